@@ -85,7 +85,7 @@ def test_raw_sql_is_found_in_every_shape(sample: str) -> None:
     assert has_raw_sql(sample)
 
 
-def test_what_only_looks_like_sql_is_none() -> None:
+def test_text_that_only_looks_like_sql_is_none() -> None:
     assert not has_raw_sql(
         '("DELETE", "Select a plan", "Set budget", "SELECTED", rows.update(a=1))'
     )
@@ -119,7 +119,7 @@ def test_few_files_are_long() -> None:
     assert max(lengths.values()) <= 420
 
 
-def test_what_make_run_starts_is_at_most_so_long() -> None:
+def test_the_programs_of_make_run_are_at_most_so_long() -> None:
     standins = ROOT / "tests" / "standins"
     tools = (ROOT / "tests" / "tools").rglob("*.py")
     assert lines_of(*tools, *(standins / "provider").rglob("*.py"), standins / "cdn.py") <= 3_495

@@ -174,7 +174,7 @@ def test_a_login_beside_the_kill_switch_is_either_dead_or_whole(
             assert_nothing_lives(user, [fresh], InvalidCredentials)
 
 
-def test_of_many_refreshes_one_wins_and_the_session_ends_with_one_piece_of_evidence(
+def test_one_of_many_refreshes_wins_and_the_session_ends_with_one_piece_of_evidence(
     somebody: Callable[[], User], now: datetime
 ) -> None:
     for _ in range(ROUNDS):
@@ -190,7 +190,7 @@ def test_of_many_refreshes_one_wins_and_the_session_ends_with_one_piece_of_evide
         assert events.filter(action="session:ended").count() == 1
 
 
-def test_of_many_keyed_retries_all_get_the_same_successor_and_it_serves_once(
+def test_many_keyed_retries_get_the_same_successor_and_it_serves_once(
     somebody: Callable[[], User], now: datetime
 ) -> None:
     for _ in range(ROUNDS):
@@ -248,7 +248,7 @@ REVOKED = (401, "access_revoked")
         ("POST /v1/connections/sheets/authorize", {"redirect_uri": REDIRECT}, REVOKED),
     ],
 )
-def test_who_is_deleted_while_their_call_is_under_way_has_lost_their_access(
+def test_a_person_deleted_while_their_call_is_under_way_has_lost_their_access(
     asked: str,
     body: dict[str, str],
     told: tuple[int, str],

@@ -87,7 +87,7 @@ def test_a_role_that_pruned_before_the_upgrade_goes_on_by_the_function() -> None
             assert cursor.fetchone() == (prunes, False)
 
 
-def test_what_operators_look_for_is_found_by_index(by: Actor, now: datetime) -> None:
+def test_the_events_that_operators_look_for_are_found_by_index(by: Actor, now: datetime) -> None:
     conditions = {
         "audit_by_action": "action LIKE 'licence:%%'",
         "audit_by_actor_name": "UPPER(actor) LIKE UPPER('ada@%%')",

@@ -50,7 +50,7 @@ def test_a_job_that_fails_is_an_event_without_the_words_of_its_error(now: dateti
     assert "person" not in str(AuditEvent.objects.values())
 
 
-def test_what_a_job_refuses_by_itself_is_said(now: datetime) -> None:
+def test_a_jobs_own_refusal_is_said(now: datetime) -> None:
     def refuses(*, by: Actor, now: datetime, dry_run: bool) -> str:
         raise NotConfigured("It needs a key.")
 
@@ -67,7 +67,7 @@ def test_a_job_that_loses_its_database_connection_is_still_noted(now: datetime) 
     assert events() == [("nightly:failed", "tidy")]
 
 
-def test_of_two_runs_at_once_one_is_not_begun(now: datetime) -> None:
+def test_one_of_two_runs_at_once_is_not_begun(now: datetime) -> None:
     working, enough = threading.Event(), threading.Event()
 
     def slow(*, by: Actor, now: datetime, dry_run: bool) -> str:

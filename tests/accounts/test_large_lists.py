@@ -100,7 +100,7 @@ def test_a_part_of_an_email_finds_all_it_fits_and_a_whole_one_that_person(
     assert found(console, name, "carl") == set()
 
 
-def test_what_a_call_says_of_itself_finds_it(console: Browser, people: list[User]) -> None:
+def test_a_call_is_found_by_what_it_says_of_itself(console: Browser, people: list[User]) -> None:
     name = "usage_usagerecord"
     record = UsageRecord.objects.get(user=people[1])
     assert found(console, name, "small") == {"ada"}

@@ -48,7 +48,7 @@ class TestAuditLog:
         assert prune_audit_log(by=by, now=now) == 0
         assert AuditEvent.objects.filter(action="audit:pruned").count() == 1
 
-    def test_how_many_days_is_a_setting(self, by: Actor, now: datetime, settings) -> None:
+    def test_the_number_of_days_is_a_setting(self, by: Actor, now: datetime, settings) -> None:
         settings.AUDIT_RETENTION_DAYS = 10
         events(9, 11, by=by, now=now)
         assert prune_audit_log(by=by, now=now) == 1
@@ -179,7 +179,7 @@ def test_sessions_of_the_console_go_when_they_have_expired(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_whoever_is_busy_keeps_nobody_else_waiting(
+def test_a_busy_person_keeps_nobody_else_waiting(
     organisation: Client, signing_key: None, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accounts.pruning.SESSIONS_AT_A_TIME", 1)

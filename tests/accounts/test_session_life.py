@@ -355,7 +355,7 @@ class Life(RuleBasedStateMachine):
 @pytest.mark.django_db
 @pytest.mark.parametrize("session_days", [None, 1])
 @pytest.mark.usefixtures("signing_key")
-def test_whatever_happens_tokens_do_what_the_model_says(
+def test_tokens_do_what_the_model_says_whatever_happens(
     user: User, now: datetime, session_days: int | None, settings: Any
 ) -> None:
     settings.SESSION_DAYS = session_days

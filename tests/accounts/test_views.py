@@ -96,7 +96,7 @@ class TestLogout:
         assert signed_in.get("/v1/auth/me").json()["code"] == "access_revoked"
 
     @pytest.mark.parametrize("token", ["", "x", "a" * 43, "a" * 5000, "a\0"])
-    def test_whatever_the_token_it_answers_the_same(
+    def test_it_answers_the_same_whatever_the_token(
         self, api: APIClient, token: str, pair: TokenPair
     ) -> None:
         assert api.post(LOGOUT, {"refresh": token}, format="json").status_code == 204

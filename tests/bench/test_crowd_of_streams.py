@@ -48,7 +48,7 @@ def test_a_stream_with_fewer_chunks_than_expected_has_failed(crowd: Callable[...
     assert (seen.done, seen.failures) == (0, {"cut short": 8})
 
 
-def test_what_does_not_come_in_time_has_stalled(crowd: Callable[..., Seen]) -> None:
+def test_a_stream_that_does_not_come_in_time_has_stalled(crowd: Callable[..., Seen]) -> None:
     assert crowd(patience=0.0).failures == {"stalled": 8}
 
 

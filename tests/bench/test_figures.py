@@ -55,7 +55,7 @@ def test_the_median_decides_and_rounds_that_disagree_are_told(
     assert judged.is_met is verdict.startswith("met")
 
 
-def test_without_a_reference_the_bounds_are_for_the_figures_themselves() -> None:
+def test_the_bounds_are_for_the_figures_themselves_without_a_reference() -> None:
     assert line([1.9, 2.0], at_most=2.0).verdict == "met"
     assert line([2.1], at_most=2.0).verdict == "missed"
     assert line([5.0], at_least=4.0, at_most=6.0).verdict == "met"
@@ -67,7 +67,7 @@ def test_a_line_without_a_goal_is_not_judged() -> None:
     assert line([1.0]).is_met is None
 
 
-def test_who_goes_first_alternates() -> None:
+def test_the_order_of_turns_alternates() -> None:
     asked: list[str] = []
     ways = {name: (lambda name=name: asked.append(name) or len(asked)) for name in ("a", "b")}
     assert in_turns(ways, rounds=3) == {"a": [1, 4, 5], "b": [2, 3, 6]}

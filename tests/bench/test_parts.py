@@ -7,7 +7,7 @@ import pytest
 from tests.bench.__main__ import ALONE, PARTS, ROUNDS, _parser
 
 
-def test_without_a_name_all_parts_are_measured_in_three_rounds() -> None:
+def test_all_parts_are_measured_in_three_rounds_without_a_name() -> None:
     options = _parser().parse_args([])
     assert (options.parts, options.rounds) == ([], ROUNDS)
 

@@ -62,14 +62,14 @@ def test_every_statement_of_a_path_has_its_plan(person: Person, path: str) -> No
         assert found[-1][0].startswith(LAST[path].strip())
 
 
-def test_what_the_page_asks_is_taken_back(person: Person) -> None:
+def test_the_writes_of_the_page_are_taken_back(person: Person) -> None:
     for ask in plans.PATHS.values():
         plans.explained(partial(ask, person))
     assert not UsageRecord.objects.exists()
     assert RefreshToken.objects.get().replaced_at is None
 
 
-def test_what_a_service_has_prepared_is_planned_for_any_values(person: Person) -> None:
+def test_a_prepared_statement_is_planned_for_any_values(person: Person) -> None:
     [(_, plan)] = plans.explained(partial(plans.PATHS["license/status"], person))
     assert "(id = $1)" in plan
     assert str(person.session_id) not in plan

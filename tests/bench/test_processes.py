@@ -46,7 +46,7 @@ def test_a_process_that_is_gone_has_no_tree_and_computes_nothing() -> None:
         assert cpu_seconds([child]) == 0.0
 
 
-def test_what_a_child_computed_is_counted_while_it_lives() -> None:
+def test_the_time_of_a_child_is_counted_while_it_lives() -> None:
     with parent("stays") as (pid, child):
         deadline = time.monotonic() + 30
         while cpu_seconds([child]) < 0.25:
@@ -54,7 +54,7 @@ def test_what_a_child_computed_is_counted_while_it_lives() -> None:
         assert cpu_seconds(tree(pid)) >= 0.25
 
 
-def test_what_a_child_computed_is_not_lost_when_it_has_ended() -> None:
+def test_the_time_of_a_child_is_not_lost_when_it_has_ended() -> None:
     with parent("ends") as (pid, _):
         assert cpu_seconds(tree(pid)) >= 0.25
 

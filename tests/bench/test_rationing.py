@@ -40,7 +40,7 @@ def test_a_process_that_is_rationed_computes_no_more_than_its_share_and_goes_on_
         assert not is_stopped(process.pid)
 
 
-def test_who_has_ended_keeps_nobody_from_being_rationed() -> None:
+def test_a_process_that_has_ended_keeps_nobody_from_being_rationed() -> None:
     with busy() as process:
         pid = process.pid
 

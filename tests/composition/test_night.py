@@ -131,7 +131,7 @@ def test_a_long_night_keeps_the_only_place_of_a_worker_from_nothing(
         assert nights("doing") == 1
 
 
-def test_without_a_time_a_worker_runs_no_night(worker: StartWorker) -> None:
+def test_a_worker_without_a_time_runs_no_night(worker: StartWorker) -> None:
     worker(NIGHTLY_AT="")
     eventually(lambda: nights("succeeded") > 0)
     assert not AuditEvent.objects.filter(action__startswith="nightly:").exists()

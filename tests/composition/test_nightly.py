@@ -256,7 +256,7 @@ def test_a_night_after_a_night_finds_nothing_to_do(stale: None) -> None:
     assert after == before
 
 
-def test_what_is_known_of_the_last_runs(now: datetime) -> None:
+def test_the_last_runs_are_known(now: datetime) -> None:
     assert all(each.last is None and each.overdue(at=now) for each in last_runs())
     call_command("nightly", stdout=StringIO())
     newest = AuditEvent.objects.latest("at").at

@@ -38,7 +38,7 @@ def test_a_worker_sends_what_was_queued(tmp_path: Path, worker: StartWorker) -> 
     assert process.wait(timeout=20) == 0
 
 
-def test_what_a_killed_worker_was_doing_is_done_by_the_next(
+def test_the_job_of_a_killed_worker_is_done_by_the_next(
     tmp_path: Path, worker: StartWorker
 ) -> None:
     send_mail.defer(to=["ops@shell.test"], subject="Hello", text="once more")
@@ -80,7 +80,7 @@ def jobs() -> list[tuple[str, str, int]]:
     return list(rows.values_list("task_name", "status", "attempts"))
 
 
-def test_what_a_dead_worker_was_doing_and_the_clock_has_queued_anew_waits_once(
+def test_the_job_of_a_dead_worker_that_the_clock_has_queued_anew_waits_once(
     queue: None,
 ) -> None:
     stalled("usage.tell", lock="usage.tell")

@@ -92,7 +92,7 @@ def test_audit_events_reach_the_syslog_server_while_the_worker_runs_and_after_it
         eventually(lambda: b"while it is dead" in server.messages[-1])
 
 
-def test_what_a_living_worker_is_doing_is_not_taken_from_it(
+def test_the_job_of_a_living_worker_is_not_taken_from_it(
     start: StartWorker, mail_server: MailServer
 ) -> None:
     queue_mail()

@@ -40,7 +40,7 @@ def test_it_opens_unaltered_alone(at: int) -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"\x01", b"\x01short", b"gAAAA", b"\xff"])
-def test_what_is_none_of_ours_does_not_open(value: bytes) -> None:
+def test_a_value_that_is_none_of_ours_does_not_open(value: bytes) -> None:
     with pytest.raises(CannotDecrypt):
         decrypt(value, place=HERE)
 

@@ -228,7 +228,7 @@ def test_a_plain_thread_has_no_time_limit() -> None:
     assert within(0.0, int, "7", base=8) == 7
 
 
-def test_under_gevent_tasks_are_killed_and_blocks_end_in_time() -> None:
+def test_tasks_are_killed_and_blocks_end_in_time_under_gevent() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", UNDER_GEVENT],
         capture_output=True,
@@ -263,7 +263,7 @@ def test_argon2_runs_in_one_thread_of_lowest_priority_and_refuses_a_long_queue()
     ]
 
 
-def test_without_gevent_callers_run_argon2_one_at_a_time(
+def test_callers_run_argon2_one_at_a_time_without_gevent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(greenlets, "QUEUE_SECONDS", 0.05)
@@ -285,7 +285,7 @@ def test_without_gevent_callers_run_argon2_one_at_a_time(
     assert run_exclusively(int, "7") == 7
 
 
-def test_under_gevent_the_loop_goes_on_beside_slow_python_code() -> None:
+def test_the_loop_goes_on_beside_slow_python_code_under_gevent() -> None:
     done = subprocess.run(
         [sys.executable, "-c", ASIDE], capture_output=True, text=True, timeout=60, check=False
     )
@@ -308,7 +308,7 @@ def test_a_persons_second_work_waits_and_neither_others_nor_another_kind_of_work
     assert forgotten == "forgotten True"
 
 
-def test_without_gevent_a_persons_second_work_waits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_persons_second_work_waits_without_gevent_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(greenlets, "SHARE_SECONDS", 0.05)
     aside = Aside("busy")
     with aside.share_of("ada"):

@@ -126,7 +126,7 @@ def test_a_closed_port_is_tried_a_few_times_and_then_unreachable(session: Client
 
 
 @pytest.mark.parametrize("headers", [(), (b"Retry-After: 1",)])
-def test_with_another_route_left_a_refusal_is_final(
+def test_a_refusal_is_final_with_another_route_left(
     session: Client, headers: tuple[bytes, ...]
 ) -> None:
     turns = Turns(refuses(*headers), answers)
@@ -135,7 +135,7 @@ def test_with_another_route_left_a_refusal_is_final(
     assert (status, len(turns.requests)) == (503, 1)
 
 
-def test_with_another_route_left_a_closed_port_is_tried_once(session: Client) -> None:
+def test_a_closed_port_is_tried_once_with_another_route_left(session: Client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     with mock.patch.object(retries.Retries, "_wait", side_effect=AssertionError):

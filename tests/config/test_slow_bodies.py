@@ -100,7 +100,7 @@ def test_a_slow_body_in_time_is_answered_and_its_connection_kept(hasty: Service)
             assert status not in {408, 500}
 
 
-def test_beside_a_hundred_dripping_bodies_the_service_answers(hasty: Service) -> None:
+def test_the_service_answers_beside_a_hundred_dripping_bodies(hasty: Service) -> None:
     clients = [hasty.connect() for _ in range(100)]
     try:
         for client in clients:

@@ -7,7 +7,7 @@ from django.test import Client
 @pytest.mark.parametrize(
     ("path", "to"), [("/", "/docs/"), ("/docs", "/docs/"), ("/admin", "/admin/")]
 )
-def test_what_people_type_leads_on(client: Client, path: str, to: str) -> None:
+def test_the_addresses_that_people_type_lead_on(client: Client, path: str, to: str) -> None:
     for method in ("GET", "HEAD"):
         response = client.generic(method, path, secure=True)
         assert (response.status_code, response["Location"]) == (302, to)

@@ -190,7 +190,7 @@ def test_a_change_reads_as_before_and_after() -> None:
         (None, {"name": "<script>"}, '<span class="quiet">name</span> &lt;script&gt;'),
     ],
 )
-def test_what_an_event_holds_is_shown_as_text(
+def test_the_contents_of_an_event_are_shown_as_text(
     before: dict[str, object] | None, after: dict[str, object] | None, shown: str
 ) -> None:
     assert str(changes(written(before=before, after=after))) == shown

@@ -84,7 +84,7 @@ def test_confirming_wants_a_reason_and_is_written_down(
     assert AuditEvent.objects.filter(action="brake:confirmed").count() == 1
 
 
-def test_what_has_been_replaced_by_another_cannot_be_confirmed(
+def test_a_brake_that_another_has_replaced_cannot_be_confirmed(
     console: Browser, plan: Plan, by: Actor, now: datetime
 ) -> None:
     brake = held(plan, by=by, now=now)
@@ -96,7 +96,7 @@ def test_what_has_been_replaced_by_another_cannot_be_confirmed(
     assert not AuditEvent.objects.filter(action="brake:confirmed").exists()
 
 
-def test_who_pays_is_changed_with_a_reason(console: Browser, organisation: Client) -> None:
+def test_the_customer_is_changed_with_a_reason(console: Browser, organisation: Client) -> None:
     address = reverse("admin:licensing_licence_customer", args=[organisation.licence.pk])
     assert "From the next night on" in words(console, address)
     refused = console.post(address, {"stripe_customer_id": CUSTOMER})
@@ -113,7 +113,9 @@ def test_who_pays_is_changed_with_a_reason(console: Browser, organisation: Clien
 
 
 @pytest.mark.parametrize("given", ["sub_1Nf", "cus_", "cus_a b", "https://dashboard.test/cus_1"])
-def test_what_is_no_customer_is_refused(console: Browser, organisation: Client, given: str) -> None:
+def test_a_text_that_is_no_customer_is_refused(
+    console: Browser, organisation: Client, given: str
+) -> None:
     address = reverse("admin:licensing_licence_customer", args=[organisation.licence.pk])
     refused = console.post(address, {"stripe_customer_id": given, "reason": "Signed."})
     assert set(refused.context["form"].errors) == {"stripe_customer_id"}
@@ -129,7 +131,7 @@ def test_a_customer_of_another_client_is_refused_beside_the_field(
     assert set(refused.context["form"].errors) == {"stripe_customer_id"}
 
 
-def test_who_may_only_look_changes_nothing(
+def test_an_operator_who_may_only_look_changes_nothing(
     stranger: Browser, organisation: Client, plan: Plan, by: Actor, now: datetime
 ) -> None:
     brake = held(plan, by=by, now=now)
@@ -145,7 +147,7 @@ def test_who_may_only_look_changes_nothing(
     assert Brake.objects.get().is_held
 
 
-def test_who_may_not_look_does_not_see_it(
+def test_an_operator_who_may_not_look_does_not_see_it(
     stranger: Browser, plan: Plan, by: Actor, now: datetime
 ) -> None:
     brake = held(plan, by=by, now=now)

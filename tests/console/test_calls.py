@@ -28,7 +28,7 @@ def running_of(person: User) -> UsageRecord:
     return UsageRecord.objects.open().get(user=person)
 
 
-def test_what_runs_is_listed_and_what_has_ended_is_not(console: Browser, world: World) -> None:
+def test_a_running_call_is_listed_and_an_ended_one_is_not(console: Browser, world: World) -> None:
     call = running_of(world.person)
     UsageRecord.objects.filter(pk=call.pk).update(
         checkpoint_at=call.opened_at, checkpoint_input=7, checkpoint_output=1_234
@@ -43,7 +43,7 @@ def test_what_runs_is_listed_and_what_has_ended_is_not(console: Browser, world: 
     assert str(call.pk) in page
 
 
-def test_what_died_says_so_and_cannot_be_ended(console: Browser, world: World) -> None:
+def test_a_call_that_died_says_so_and_cannot_be_ended(console: Browser, world: World) -> None:
     call = running_of(world.person)
     UsageRecord.objects.filter(pk=call.pk).update(expires_at=datetime.now(UTC))
     assert "died; the worker settles it" in shown(console, RUNNING)

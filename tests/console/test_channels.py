@@ -152,7 +152,7 @@ def test_an_operator_is_told_why_a_shell_gets_what_it_gets(
     )
 
 
-def test_what_was_verified_of_each_artifact_is_shown(console: Browser, published: Pipeline) -> None:
+def test_the_proof_of_each_artifact_is_shown(console: Browser, published: Pipeline) -> None:
     release = Publication.objects.of("stable")[0].release
     artifact = release.artifacts.all()[0]
     page = reverse("admin:releases_shellrelease_change", args=[release.pk])

@@ -160,7 +160,7 @@ def test_a_grace_is_given_in_utc(console: Browser, organisation: Client, now: da
         ({"status": "billing", "reason": "x"}, "status"),
     ],
 )
-def test_what_the_rule_refuses_stands_beside_the_field(
+def test_a_refusal_of_the_rule_stands_beside_the_field(
     console: Browser, organisation: Client, form: dict[str, str], field: str
 ) -> None:
     response = console.post(licence_page(organisation, "status"), form)
@@ -278,7 +278,7 @@ def test_a_client_without_people_goes_with_its_licence(
     assert AuditEvent.objects.get(action="client:deleted").reason == "Entered twice."
 
 
-def test_who_may_only_look_is_offered_nothing_and_can_do_nothing(
+def test_an_operator_who_may_only_look_is_offered_nothing_and_can_do_nothing(
     stranger: Browser, organisation: Client
 ) -> None:
     from_afar = User.objects.create_user("reader@shell.test", is_staff=True)

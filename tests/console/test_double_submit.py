@@ -62,7 +62,9 @@ def test_an_extra_allowance_that_is_sent_twice_is_granted_once(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_at_the_same_moment_too(console: Browser, user: User, now: datetime) -> None:
+def test_a_form_sent_twice_at_the_same_moment_is_done_once_too(
+    console: Browser, user: User, now: datetime
+) -> None:
     given = extra(console, user, now)
     twin = Browser()
     twin.cookies = console.cookies
@@ -81,7 +83,7 @@ def test_a_client_that_is_added_twice_is_one(console: Browser, plan: Plan) -> No
         assert done["Location"] == page
 
 
-def test_what_is_gone_or_not_offered_after_the_first_ends_there_too(
+def test_an_action_that_is_gone_or_not_offered_after_the_first_ends_there_too(
     console: Browser, user: User, organisation: Client
 ) -> None:
     people = reverse("admin:accounts_user_changelist")
@@ -135,7 +137,7 @@ def test_several_that_were_refused_may_be_sent_again_as_they_are(
     assert console.post(address, {**wrong, "reason": "Lost."}).status_code == 302
 
 
-def test_what_was_refused_may_be_sent_again_as_it_is(console: Browser, plan: Plan) -> None:
+def test_a_refused_form_may_be_sent_again_as_it_is(console: Browser, plan: Plan) -> None:
     address = reverse("admin:accounts_user_add")
     given = {"once": number_on(console, address), "email": "new@acme.test", "client": "Later"}
     assert console.post(address, given).status_code == 200
@@ -144,7 +146,7 @@ def test_what_was_refused_may_be_sent_again_as_it_is(console: Browser, plan: Pla
     assert User.objects.filter(email="new@acme.test").exists()
 
 
-def test_what_is_shown_once_is_shown_to_whoever_sends_it_twice(
+def test_a_secret_shown_once_is_shown_to_whoever_sends_it_twice(
     console: Browser, user: User
 ) -> None:
     address = reverse("admin:accounts_user_one_time", args=[user.pk])

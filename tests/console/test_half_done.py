@@ -75,7 +75,7 @@ def revoke(console: Browser, people: list[User]) -> str:
 
 
 @pytest.mark.parametrize("how", ["locked", "away"])
-def test_what_was_done_before_one_failed_is_told_and_the_rest_is_asked_for_again(
+def test_the_rows_done_before_one_failed_are_told_and_the_rest_is_asked_for_again(
     console: Browser, world: World, how: str
 ) -> None:
     people = world.people[:4]
@@ -113,7 +113,9 @@ def test_jobs_of_a_kind_that_are_queued_again_up_to_one_are_counted(console: Bro
     assert AuditEvent.objects.filter(action="job:retried").count() == 3
 
 
-def test_what_could_not_be_committed_is_not_said_to_be_done(console: Browser, world: World) -> None:
+def test_an_action_that_could_not_be_committed_is_not_said_to_be_done(
+    console: Browser, world: World
+) -> None:
     email, added = "new@acme.test", reverse("admin:accounts_user_add")
     with going_away("accounts_user", f"NEW.email = '{email}'", AT_THE_COMMIT):
         given = {"email": email, "client": str(world.person.client)}

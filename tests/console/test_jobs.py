@@ -93,7 +93,7 @@ def test_nothing_that_has_not_failed_can_be_chosen(console: Browser, world: Worl
 
 
 @pytest.mark.parametrize("key", ["zzz", "", "-1", "1" * 30, "\x00"])
-def test_what_is_no_key_of_a_job_is_no_job(console: Browser, world: World, key: str) -> None:
+def test_a_text_that_is_no_key_of_a_job_is_no_job(console: Browser, world: World, key: str) -> None:
     several = reverse("admin:procrastinate_procrastinatejob_retry_several")
     chosen = {"target": [world.job_id, key], "reason": "Again."}
     assert console.post(several, chosen).status_code == 302
@@ -154,7 +154,7 @@ def test_a_failed_job_is_discarded_with_a_reason_and_asked_about_no_more(
     assert "cancelled" in console.get(page(world.job_id)).content.decode()
 
 
-def test_what_was_discarded_is_deleted_after_a_week_and_what_failed_is_not(
+def test_a_discarded_job_is_deleted_after_a_week_and_a_failed_one_is_not(
     console: Browser, world: World
 ) -> None:
     fail("mail.send", times=1)

@@ -48,7 +48,7 @@ def test_several_are_invited_at_once_and_the_page_says_who_has_not_accepted(
     assert sorted(queued()) == ["bert@acme.test", "cleo@acme.test"]
 
 
-def test_who_cannot_be_invited_is_named_and_nothing_typed_is_lost(
+def test_a_person_who_cannot_be_invited_is_named_and_nothing_typed_is_lost(
     console: Browser, organisation: Client
 ) -> None:
     response = console.post(page(organisation, "invite"), {"emails": "bert@acme.test\r\nnobody"})
@@ -150,14 +150,14 @@ def test_a_file_with_faults_shows_them_first_and_offers_nothing_but_another_file
         (b"", "empty"),
     ],
 )
-def test_what_is_no_such_file_is_told_beside_the_field(
+def test_another_kind_of_file_is_told_beside_the_field(
     console: Browser, organisation: Client, content: bytes, sentence: str
 ) -> None:
     response = upload(console, organisation, content)
     assert sentence in " ".join(response.context["form"].errors["file"])
 
 
-def test_who_may_not_add_people_can_neither_invite_nor_import(
+def test_an_operator_who_may_not_add_people_can_neither_invite_nor_import(
     stranger: Browser, organisation: Client
 ) -> None:
     helper = User.objects.create_user("helper@shell.test", is_staff=True)

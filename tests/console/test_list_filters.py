@@ -101,7 +101,7 @@ def viewer(stranger: Browser) -> Browser:
         ("procrastinate_procrastinatejob", "args__text__startswith=https"),
     ],
 )
-def test_what_is_never_shown_cannot_be_guessed_by_filtering(
+def test_a_column_that_is_never_shown_cannot_be_guessed_by_filtering(
     viewer: Browser, world: World, model: str, lookup: str
 ) -> None:
     answer = viewer.get(f"{reverse(f'admin:{model}_changelist')}?{lookup}")
@@ -148,7 +148,7 @@ def test_every_link_with_a_query_still_leads_somewhere(console: Browser, world: 
         assert console.get(address).status_code == 200, address
 
 
-def test_what_a_link_asks_for_is_what_is_listed(console: Browser, world: World) -> None:
+def test_a_link_lists_what_it_asks_for(console: Browser, world: World) -> None:
     for name in ("accounts_session", "accounts_connection", "usage_usagerecord"):
         address = f"{reverse(f'admin:{name}_changelist')}?user__id__exact={world.person.pk}"
         rows = console.get(address).context["cl"].result_list

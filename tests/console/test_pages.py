@@ -197,7 +197,7 @@ def test_a_refresh_token_has_no_page_of_its_own(console: Browser, world: World) 
     assert console.get(f"/admin/accounts/refreshtoken/{token.pk}/change/").status_code == 404
 
 
-def test_what_people_are_called_is_text_and_never_markup(console: Browser, world: World) -> None:
+def test_names_of_people_are_text_and_never_markup(console: Browser, world: World) -> None:
     for address in every_page():
         assert b"Borealis <script>" not in console.get(address).content, address
 

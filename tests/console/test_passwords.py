@@ -74,7 +74,7 @@ def test_a_one_time_password_is_shown_once_and_kept_nowhere(
     assert console.session.get("_messages") is None
 
 
-def test_without_a_reason_nothing_is_set(console: Browser, user: User) -> None:
+def test_nothing_is_set_without_a_reason(console: Browser, user: User) -> None:
     refused = console.post(page(user, "one_time"), {"reason": " "})
     assert "This field is required." in refused.content.decode()
     user.refresh_from_db()

@@ -54,7 +54,7 @@ def test_revoking_ends_every_session_and_says_how_many(
     assert event.reason == "Laptop lost."
 
 
-def test_without_a_reason_nothing_is_revoked(console: Browser, user: User, pair: TokenPair) -> None:
+def test_nothing_is_revoked_without_a_reason(console: Browser, user: User, pair: TokenPair) -> None:
     response = console.post(page(user, "revoke"), {"reason": "  "})
     assert response.status_code == 200
     assert "This field is required." in response.content.decode()
@@ -261,7 +261,7 @@ def test_revoking_an_operator_ends_his_session_in_the_console(
     assert console.get("/admin/").status_code == 200
 
 
-def test_who_may_change_people_may_not_touch_operators(
+def test_an_operator_who_may_change_people_may_not_touch_operators(
     stranger: Browser, operator: User, user: User
 ) -> None:
     helper = User.objects.create_user("helper@shell.test", is_staff=True)

@@ -147,7 +147,7 @@ def test_no_link_leads_to_an_act_on_an_operator_for_who_may_make_none(
     assert [granting in each for each in shown] == [True, False]
 
 
-def test_who_sees_no_troubles_is_not_told_that_there_are_none(
+def test_an_operator_who_sees_no_troubles_is_not_told_that_there_are_none(
     stranger: Browser, world: World
 ) -> None:
     text = helper(stranger, ()).get("/admin/").content.decode()
@@ -163,7 +163,7 @@ def test_every_right_that_a_trouble_asks_for_is_one_that_can_be_given(db: None) 
     assert {kind.right for kind in KINDS} <= there
 
 
-def test_what_happened_to_a_row_is_for_who_may_view_it(
+def test_the_history_of_a_row_is_for_operators_who_may_view_it(
     stranger: Browser, world: World, now: datetime
 ) -> None:
     history = reverse("admin:accounts_user_history", args=[world.person.pk])

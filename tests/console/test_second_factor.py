@@ -229,7 +229,7 @@ def test_a_sign_in_wants_the_code_after_the_password_and_says_both(
     assert acts()[-2:] == ["operator:password_accepted", "operator:signed_in"]
 
 
-def test_where_an_operator_was_going_comes_next_but_never_another_site(
+def test_the_page_an_operator_was_going_to_comes_next_but_never_another_site(
     whole: Browser, operator: User
 ) -> None:
     Authenticator.objects.update(last_step=-1)
@@ -363,7 +363,7 @@ def test_every_act_asks_for_a_fresh_proof_where_the_documentation_says_so(
         "an.act_that_nobody_decided",
     ],
 )
-def test_what_ships_code_and_what_nobody_decided_want_a_fresh_proof(right: str) -> None:
+def test_actions_that_ship_code_or_that_nobody_decided_want_a_fresh_proof(right: str) -> None:
     assert wants_proof(right, people=[])
 
 
@@ -670,7 +670,7 @@ def test_a_session_in_use_ends_after_twelve_hours(whole: Browser) -> None:
         (set_one_time_password, "other@shell.test set a one-time password for you."),
     ],
 )
-def test_whoever_is_signed_out_is_told_by_whom(
+def test_an_operator_who_is_signed_out_is_told_by_whom(
     whole: Browser, operator: User, other: User, now: datetime, ends: Any, told: str
 ) -> None:
     assert whole.get("/admin/").status_code == 200

@@ -20,7 +20,7 @@ def test_the_key_of_a_session_stands_in_its_cookie_alone(console: Browser) -> No
     assert cookie not in row.session_data
 
 
-def test_what_stands_in_the_table_opens_nothing(console: Browser, stranger: Browser) -> None:
+def test_the_rows_of_the_table_open_nothing(console: Browser, stranger: Browser) -> None:
     stranger.cookies["__Host-sessionid"] = Session.objects.get().session_key
     assert stranger.get("/admin/").status_code == 302
     # Nor does a session from before keys were hashed.

@@ -81,7 +81,7 @@ def test_refusals_look_alike_and_give_no_session(
         assert (event.actor, event.actor_id, event.address) == ("a stranger", None, Browser.address)
 
 
-def test_what_was_typed_for_an_email_is_not_kept_as_it_may_be_a_password(
+def test_the_text_typed_for_an_email_is_not_kept_as_it_may_be_a_password(
     stranger: Browser, operator: User
 ) -> None:
     sign_in(stranger, PASSWORD, "wrong")
@@ -102,7 +102,7 @@ def test_a_flood_of_failures_does_not_fill_the_log(stranger: Browser, operator: 
     assert AuditEvent.objects.filter(action="operator:sign_in_refused").count() == 2
 
 
-def test_what_was_typed_is_not_given_back_as_a_password(stranger: Browser, operator: User) -> None:
+def test_the_password_that_was_typed_is_not_given_back(stranger: Browser, operator: User) -> None:
     assert "wrong " + PASSWORD not in sign_in(stranger, operator.email, "wrong " + PASSWORD)
 
 
@@ -156,7 +156,7 @@ def test_a_wrong_or_poor_password_changes_nothing(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_who_is_deleted_while_they_change_their_password_is_asked_to_sign_in(
+def test_a_person_deleted_while_they_change_their_password_is_asked_to_sign_in(
     console: Browser, operator: User, by: Actor, now: datetime
 ) -> None:
     User.objects.create_superuser("second@shell.test")

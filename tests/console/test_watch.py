@@ -76,7 +76,7 @@ def test_a_worker_that_stands_still_is_told_by_a_mail_that_needs_no_worker(
     assert len(mail.outbox) == 1
 
 
-def test_so_is_one_that_has_never_run(now: datetime) -> None:
+def test_a_worker_that_has_never_run_is_noticed_too(now: datetime) -> None:
     assert watch(now=now) == ["worker"]
     assert len(mail.outbox) == 1
 
@@ -140,7 +140,7 @@ def test_a_mail_that_cannot_be_handed_over_is_tried_again(now: datetime, monkeyp
     assert len(mail.outbox) == 1
 
 
-def test_what_is_over_is_cleared_and_raised_anew_if_it_comes_back(now: datetime) -> None:
+def test_a_trouble_that_is_over_is_cleared_and_raised_anew_if_it_comes_back(now: datetime) -> None:
     watch(now=now)
     beat(now + MINUTE)
     assert watch(now=now + MINUTE) == []
@@ -149,7 +149,7 @@ def test_what_is_over_is_cleared_and_raised_anew_if_it_comes_back(now: datetime)
     assert len(mail.outbox) == 2
 
 
-def test_what_lasts_is_told_again_each_day(now: datetime) -> None:
+def test_a_trouble_that_lasts_is_told_again_each_day(now: datetime) -> None:
     for hours in (0, 12, 23, 25, 26):
         watch(now=now + hours * HOUR)
     assert len(mail.outbox) == 2

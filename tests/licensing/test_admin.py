@@ -50,7 +50,7 @@ def shown_by(browser: Browser, address: str) -> dict[str, str]:
     return {name: value for name, value in fields if name != "csrfmiddlewaretoken"}
 
 
-def test_what_two_operators_change_of_a_plan_is_kept_of_both(console: Browser, plan: Plan) -> None:
+def test_the_changes_of_two_operators_to_a_plan_are_both_kept(console: Browser, plan: Plan) -> None:
     address = reverse("admin:licensing_plan_terms", args=[plan.pk])
     mine, hers = shown_by(console, address), shown_by(console, address)
     console.post(address, {**hers, "monthly_input_tokens": "600000", "reason": "A contract."})

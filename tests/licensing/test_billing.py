@@ -62,7 +62,9 @@ def says(status: str, *, by: Actor, now: datetime, customer: str = "cus_0") -> N
 
 class TestWhatAStatusMeans:
     @pytest.mark.parametrize("status", ["active", "trialing"])
-    def test_who_pays_works(self, paying: Paying, by: Actor, now: datetime, status: str) -> None:
+    def test_a_client_that_pays_works(
+        self, paying: Paying, by: Actor, now: datetime, status: str
+    ) -> None:
         (licence,) = paying()
         says("unpaid", by=by, now=now)
         says(status, by=by, now=now)
@@ -71,7 +73,7 @@ class TestWhatAStatusMeans:
     @pytest.mark.parametrize(
         "status", ["unpaid", "incomplete", "incomplete_expired", "canceled", "paused"]
     )
-    def test_who_does_not_is_suspended(
+    def test_a_client_that_does_not_pay_is_suspended(
         self, paying: Paying, by: Actor, now: datetime, status: str
     ) -> None:
         (licence,) = paying()
@@ -82,7 +84,7 @@ class TestWhatAStatusMeans:
         assert (event.before["status"], event.after["status"]) == ("active", "suspended")
 
     @pytest.mark.parametrize("statuses", [["brand_new"], [], ["canceled", "brand_new"]])
-    def test_who_is_not_understood_stays_as_they_are_and_is_named(
+    def test_a_client_that_is_not_understood_stays_as_it_is_and_is_named(
         self, paying: Paying, by: Actor, now: datetime, statuses: list[str]
     ) -> None:
         (licence,) = paying()
@@ -90,7 +92,7 @@ class TestWhatAStatusMeans:
         assert seen(licence) == ("active", None)
         assert "1 (Client 000)" in str(report)
 
-    def test_who_has_no_customer_is_counted_and_left(
+    def test_a_client_without_a_customer_is_counted_and_left(
         self, plan: Plan, by: Actor, now: datetime
     ) -> None:
         client = create_client(name="On paper", plan=plan, by=by, now=now)
@@ -183,7 +185,7 @@ class TestGrace:
 class TestAskedAgainBeforeASuspension:
     """The list was read minutes ago; whoever has paid since must not be locked out."""
 
-    def test_who_has_paid_since_the_list_was_read_is_not_suspended(
+    def test_a_client_that_has_paid_since_the_list_was_read_is_not_suspended(
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
         (licence,) = paying()

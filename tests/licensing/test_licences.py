@@ -76,7 +76,7 @@ class TestInstantsBySql:
     @pytest.mark.parametrize(
         "column", ["billing_grace_until", "operator_grace_until", "operator_until"]
     )
-    def test_what_no_process_could_read_is_refused_by_the_database(
+    def test_a_row_that_no_process_could_read_is_refused_by_the_database(
         self, licence: Licence, column: str, instant: str
     ) -> None:
         with pytest.raises(IntegrityError, match="licence_instants_are_readable"):
@@ -96,7 +96,7 @@ class TestEntitlementsBySql:
         ["ARRAY['a', NULL]", "ARRAY[NULL]", "ARRAY[['a', 'b'], ['c', 'd']]", "ARRAY[['a'], ['b']]"],
     )
     @pytest.mark.parametrize("table", ["licensing_licence", "licensing_plan"])
-    def test_what_is_no_list_of_words_is_refused_by_the_database(
+    def test_a_value_that_is_no_list_of_words_is_refused_by_the_database(
         self, licence: Licence, table: str, entitlements: str
     ) -> None:
         with (
@@ -155,7 +155,7 @@ class TestRules:
         assert changed.status == "active"
         assert AuditEvent.objects.filter(action="licence:operator_cleared").exists()
 
-    def test_where_there_is_no_word_none_is_taken_back(
+    def test_no_decision_is_taken_back_where_there_is_none(
         self, licence: Licence, by: Actor, now: datetime
     ) -> None:
         with pytest.raises(InvalidRequest) as refusal:

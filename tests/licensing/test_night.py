@@ -87,7 +87,7 @@ def sync() -> str:
     return out.getvalue()
 
 
-def test_while_stripe_is_slow_only_the_lock_is_held_and_nobody_else_begins(
+def test_only_the_lock_is_held_while_stripe_is_slow_and_nobody_else_begins(
     stripe: Stripe, paying: Paying, start: Start
 ) -> None:
     paying(1)

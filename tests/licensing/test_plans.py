@@ -62,7 +62,7 @@ def test_one_plan_at_most_is_for_new_clients_and_the_next_takes_its_place(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_plans_for_new_clients_at_once_the_last_is_it(
+def test_the_last_of_several_plans_for_new_clients_at_once_is_it(
     plan: Plan, by: Actor, now: datetime
 ) -> None:
     def add(name: str) -> Plan:

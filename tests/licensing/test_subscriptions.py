@@ -50,7 +50,7 @@ class TestAskingStripe:
             answers()
 
     @pytest.mark.parametrize("fault", ["500", "429", "402", "garbage", "no list", "no page"])
-    def test_what_stays_broken_is_a_refusal_in_words_of_ours(
+    def test_a_failure_that_stays_is_a_refusal_in_words_of_ours(
         self, stripe: Stripe, fault: str
     ) -> None:
         stripe.script = [fault] * 9
@@ -109,7 +109,7 @@ class TestAskingStripe:
         told = AuditEvent.objects.get(action="nightly:failed").after["says"]
         assert "another account" in told
 
-    def test_without_a_key_nobody_is_asked(self, settings) -> None:
+    def test_nobody_is_asked_without_a_key(self, settings) -> None:
         settings.STRIPE_API_KEY = lambda: ""
         out = StringIO()
         call_command("sync_subscriptions", stdout=out)

@@ -51,7 +51,7 @@ def _rows_written() -> int:
     return int(rows)
 
 
-def test_what_has_not_changed_is_not_sent_again(signed_in: APIClient) -> None:
+def test_an_answer_that_has_not_changed_is_not_sent_again(signed_in: APIClient) -> None:
     etag = signed_in.get(STATUS)["ETag"]
     again = signed_in.get(STATUS, headers={"If-None-Match": etag})
     assert (again.status_code, again.content, again["ETag"]) == (304, b"", etag)
@@ -77,7 +77,9 @@ def test_tags_may_be_named_in_any_way(signed_in: APIClient, told: str) -> None:
         {"If-None-Match": ""},
     ],
 )
-def test_of_other_conditions_none_is_a_readers(signed_in: APIClient, told: dict[str, str]) -> None:
+def test_none_of_the_other_conditions_is_a_readers(
+    signed_in: APIClient, told: dict[str, str]
+) -> None:
     for address in (STATUS, "/.well-known/jwks.json", "/v1/schema"):
         answer = signed_in.get(address, headers=told)
         assert (answer.status_code, bool(answer.content)) == (200, True)

@@ -404,7 +404,7 @@ class TestMembersOfOpenAI:
         }
         assert body(**hints) == body()
 
-    def test_whoever_asks_is_named_by_the_members_for_it(self) -> None:
+    def test_a_caller_is_named_by_the_members_for_it(self) -> None:
         assert body(safety_identifier="s-7")["metadata"] == {"user_id": "s-7"}
 
     @pytest.mark.parametrize(
@@ -428,7 +428,7 @@ class TestMembersOfOpenAI:
         ]
         assert asked["messages"][0]["content"] == [{"type": "text", "text": "Long.", **marked}]
 
-    def test_so_are_those_of_messages_and_tools(self) -> None:
+    def test_marks_of_messages_and_tools_are_kept_too(self) -> None:
         mark = {"cache_control": {"type": "ephemeral"}}
         asked = body(
             {"role": "system", "content": "Be kind.", **mark},

@@ -105,7 +105,7 @@ class TestTokensLeft:
         low = admit(caller=caller, request=parse(body, stream=False), request_id="req-2", now=now)
         assert low.remaining(now=now)["X-Output-Limit"] == "16"
 
-    def test_what_the_caller_says_of_a_call_is_on_its_record(
+    def test_the_labels_of_the_caller_are_on_the_record(
         self, caller: Caller, now: datetime
     ) -> None:
         body = {
@@ -117,10 +117,10 @@ class TestTokensLeft:
         labels = {"user": "seat-7", "metadata": {"project": "moon"}}
         assert UsageRecord.objects.get().labels == labels
 
-    def test_before_the_settlement_they_are_those_before_the_call(self, call: Call) -> None:
+    def test_they_are_those_before_the_call_until_the_settlement(self, call: Call) -> None:
         assert left(call) == ("100000", "100000")
 
-    def test_after_it_they_are_less_by_what_was_charged(self, call: Call) -> None:
+    def test_they_are_less_by_the_charge_after_it(self, call: Call) -> None:
         asking(call).report = TokenUsage(30, 20)
         call.settle(End.DONE)
         assert left(call) == ("99980", "99950")
@@ -132,7 +132,7 @@ class TestTokensLeft:
         call.settle(End.DONE)
         assert left(call) == ("100000", "100000")
 
-    def test_without_caps_they_are_unlimited(self, caller: Caller, now: datetime) -> None:
+    def test_they_are_unlimited_without_caps(self, caller: Caller, now: datetime) -> None:
         free = replace(
             caller, monthly_input_tokens=None, monthly_output_tokens=None, daily_tokens=None
         )
@@ -424,9 +424,7 @@ class TestEnds:
         alert.refresh_from_db()
         assert alert.told_at == now
 
-    def test_what_is_written_to_a_cache_is_input_that_was_not_read_from_it(
-        self, call: Call
-    ) -> None:
+    def test_cache_writes_are_input_that_was_not_read_from_it(self, call: Call) -> None:
         asking(call).report = TokenUsage(input=9, output=8, cached_input=7, cache_write=50)
         settled = call.settle(End.DONE)
         assert (record().cached_input_tokens, record().cache_write_tokens) == (7, 2)
@@ -488,7 +486,7 @@ class TestWatch:
         assert (call.stop.problem.code if call.stop.problem else None) == code
         assert exchange.closed == (code is not None)
 
-    def test_without_running_calls_there_are_no_queries(self, django_assert_num_queries) -> None:
+    def test_no_query_is_made_without_running_calls(self, django_assert_num_queries) -> None:
         with django_assert_num_queries(0):
             watch.end_refused()
 

@@ -154,7 +154,7 @@ SAID = (
     "other",
     [{"role": "user", "content": "?"}, {"role": "tool", "tool_call_id": "c", "content": "4"}],
 )
-def test_what_only_a_model_says_is_not_lost_from_others(name: str, other: dict[str, Any]) -> None:
+def test_the_members_of_a_model_are_not_lost_from_others(name: str, other: dict[str, Any]) -> None:
     told = {**other, name: BACK.get(name, [{"a": 1}])}
     assert faults({"messages": [*HELLO, told]}) == [(f"/messages/1/{name}", "invalid")]
     assert parse({"messages": [{**other, name: None}]}, stream=False).members["messages"] == [other]
@@ -338,7 +338,7 @@ def test_a_limit_is_a_whole_number_however_it_is_written() -> None:
     assert repr(parse({"messages": HELLO, "max_tokens": 20.0}, stream=False).output_wanted) == "20"
 
 
-def test_what_a_caller_says_of_a_call_is_for_its_record() -> None:
+def test_the_labels_of_a_caller_are_for_the_record() -> None:
     chat = parse({"messages": HELLO, "user": "u", "metadata": {"a": "b"}}, stream=False)
     assert chat.labels == {"user": "u", "metadata": {"a": "b"}}
     assert chat.members == {"messages": HELLO}
@@ -365,7 +365,7 @@ def test_what_a_caller_says_of_a_call_is_for_its_record() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("passes_all", [False, True])
-def test_what_costs_money_outside_tokens_is_refused_with_the_reason(
+def test_a_member_that_costs_money_outside_tokens_is_refused_with_the_reason(
     members: dict[str, Any], pointer: str, word: str, passes_all: bool
 ) -> None:
     with pytest.raises(InvalidRequest) as refusal:

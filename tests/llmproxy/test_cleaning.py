@@ -225,7 +225,7 @@ def test_names_of_its_systems_and_secrets_are_removed(message: str, hidden: str)
         "模型不存在，请检查（model：glm-4.5）。",
     ],
 )
-def test_what_it_says_of_a_request_is_left(message: str) -> None:
+def test_words_about_a_request_are_left(message: str) -> None:
     assert told(message) == message
 
 

@@ -61,7 +61,7 @@ def test_a_connection_closed_at_this_end_is_not_reported(ends: Ends) -> None:
     assert not ends.is_disconnected()
 
 
-def test_without_a_socket_no_client_is_disconnected() -> None:
+def test_no_client_is_disconnected_without_a_socket() -> None:
     here, there = socket.socketpair()
     with here, there:
         there.close()

@@ -120,7 +120,7 @@ def test_a_wait_that_the_provider_asks_for_is_kept_to(now: datetime) -> None:
     assert readiness.cooling(HERE, now=now + timedelta(seconds=91)) is None
 
 
-def test_after_it_one_call_at_a_time_tries_a_failed_route(now: datetime) -> None:
+def test_one_call_at_a_time_tries_a_failed_route_after_it(now: datetime) -> None:
     fail(now)
     assert readiness.cooling(HERE, now=now + LATER) is None
     assert readiness.cooling(HERE, now=now + LATER) == Cooling(1, is_asked=False)

@@ -129,7 +129,7 @@ def test_large_pictures_hide_no_pages_behind_them() -> None:
     assert read(pdf(title, *[screen] * 6, hidden)) == (500, 3, True)
 
 
-def test_what_is_beyond_the_bounds_costs_an_eighth_of_the_bytes() -> None:
+def test_a_document_beyond_the_bounds_costs_an_eighth_of_the_bytes() -> None:
     spaces = stream(zlib.compress(b" " * 100_000_000))
     title = stream(zlib.compress(b"BT (a) Tj ET"))
     document = pdf(title, spaces, b"/P" * 100_000)
@@ -142,18 +142,18 @@ def test_drawings_and_fonts_cost_no_text() -> None:
     assert tokens(pdf(PAGE, stream(lines), stream(font))) == PAGE_TOKENS
 
 
-def test_what_cannot_be_read_costs_its_pages_where_they_are_known() -> None:
+def test_an_unreadable_document_costs_its_pages_where_they_are_known() -> None:
     sealed = stream(os.urandom(90_000))
     assert tokens(pdf(PAGE, PAGE, sealed, b"trailer <</Encrypt 9 0 R>>")) == 2 * PAGE_TOKENS
 
 
 @pytest.mark.parametrize("begins", [b"%PDF-1.7\n7 0 obj<</Filter/FlateDecode>>stream\n", b"\0\1"])
-def test_what_cannot_be_read_costs_an_eighth_of_its_bytes(begins: bytes) -> None:
+def test_an_unreadable_document_costs_an_eighth_of_its_bytes(begins: bytes) -> None:
     document = begins + b"\xff" * 80_000
     assert abs(tokens(document) - 10_000) < 10
 
 
-def test_what_is_no_base64_costs_an_eighth_of_its_length() -> None:
+def test_a_text_that_is_no_base64_costs_an_eighth_of_its_length() -> None:
     assert files_tokens([{"file_data": "data:application/pdf;base64," + "A" * 80_001}]) == 7_500
 
 

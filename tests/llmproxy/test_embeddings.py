@@ -72,7 +72,7 @@ def test_a_call_is_written_anew() -> None:
         ({"input": "a", "encoding_format": "hex"}, "/encoding_format"),
     ],
 )
-def test_what_is_wrong_is_refused(members: dict[str, Any], pointer: str) -> None:
+def test_a_fault_is_refused(members: dict[str, Any], pointer: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         parse(members)
     assert refused.value.errors[0].pointer == pointer
@@ -103,7 +103,7 @@ def test_only_the_input_is_reported(usage: Any, known: TokenUsage | None) -> Non
     assert told["usage"] == {"prompt_tokens": 9, "total_tokens": 9}
 
 
-def test_what_a_call_costs_at_the_provider_reaches_no_caller() -> None:
+def test_the_cost_of_a_call_at_the_provider_reaches_no_caller() -> None:
     usage = {"prompt_tokens": 4, "total_tokens": 4}
     body = dumps({"data": [VECTOR], "usage": {**usage, "cost": 0.1}}).encode()
     answer, _, _ = Embeddings().answer(body, target=target())
@@ -125,7 +125,7 @@ def test_members_of_an_answer_pass_but_for_costs() -> None:
     assert answer == {"data": [VECTOR], "region": "a", "usage": {}}
 
 
-def test_what_an_embedding_is_for_passes() -> None:
+def test_the_purpose_of_an_embedding_passes() -> None:
     members = {"input": "a", "input_type": "search_query", "truncate": "END"}
     request = parse(members)
     assert (request.unknown, request.members) == ((), members)

@@ -409,7 +409,7 @@ class TestFactors:
         last = Measure("factor", Decimal(2))
         assert estimate(members, *measures, last) == 2 * o200k
 
-    def test_what_a_provider_adds_is_counted_before_the_factor(self) -> None:
+    def test_the_tokens_that_a_provider_adds_are_counted_before_the_factor(self) -> None:
         measures = (Measure("factor", Decimal(2)),)
         found = prompt_estimate(saying("x"), measures=measures, overhead=10)
         assert found.counted == estimate(saying("x")) + 10

@@ -346,7 +346,7 @@ def test_a_refusal_of_the_request_itself_does_not_go_on(routed: Routed, status: 
     assert routed.asked[1] == 0
 
 
-def test_where_all_fail_the_last_failure_is_the_calls(routed: Routed) -> None:
+def test_the_last_failure_is_the_calls_where_all_fail(routed: Routed) -> None:
     routed.add(refuses(500))
     routed.add(hangs, read_timeout=SECONDS)
     with pytest.raises(ProviderTimeout):
@@ -418,7 +418,7 @@ def test_a_retry_after_is_kept_to(routed: Routed) -> None:
     assert UsageRecord.objects.count() == 1
 
 
-def test_where_all_have_failed_they_are_asked_all_the_same(routed: Routed) -> None:
+def test_routes_that_have_all_failed_are_asked_all_the_same(routed: Routed) -> None:
     routed.add(refuses(500))
     routed.add(refuses(502))
     for _ in range(5):
@@ -427,7 +427,7 @@ def test_where_all_have_failed_they_are_asked_all_the_same(routed: Routed) -> No
     assert sum(routed.asked) == 10
 
 
-def test_beyond_a_providers_calls_a_minute_the_next_is_asked(routed: Routed, now: datetime) -> None:
+def test_the_next_is_asked_beyond_a_providers_calls_a_minute(routed: Routed, now: datetime) -> None:
     routed.add(answers("first"), calls_per_minute=2)
     routed.add(answers("second"), calls_per_minute=1)
     said = [read(stream(routed.admit(now=now))) for _ in range(3)]
@@ -470,7 +470,7 @@ class TestRoutesThatCannotTakeARequest:
             routed.admit(messages=[{"role": "user", "content": [self.image]}])
 
     @pytest.mark.parametrize("others", [True, False])
-    def test_without_a_readable_key_they_are_skipped_and_logged_once(
+    def test_providers_without_a_readable_key_are_skipped_and_logged_once(
         self, routed: Routed, others: bool, caplog: pytest.LogCaptureFixture
     ) -> None:
         attempt._unreadable.clear()
@@ -574,7 +574,7 @@ class TestCallersWhoLeave:
         )
         assert (record.input_tokens, record.output_tokens) == (9, 5)
 
-    def test_who_leaves_at_the_second_is_charged_once_for_it(self, routed: Routed) -> None:
+    def test_a_client_who_leaves_at_the_second_is_charged_once_for_it(self, routed: Routed) -> None:
         def script(peer: Peer, _: bytes) -> None:
             peer.send(CHUNKED)
             peer.chunk(event("one"))
@@ -663,7 +663,7 @@ FAILED = {"error": {"message": "no", "code": 500}}
         ([FAILED], True),
     ],
 )
-def test_what_a_failed_attempt_reported_is_on_the_record_and_in_no_persons_tokens(
+def test_the_report_of_a_failed_attempt_is_on_the_record_and_in_no_persons_tokens(
     routed: Routed, told: list[dict[str, Any]], streamed: bool
 ) -> None:
     usage = {"usage": {**USAGE, "prompt_tokens": 4_050}}

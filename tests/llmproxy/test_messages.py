@@ -133,7 +133,9 @@ class TestRequests:
             ({"surprise": 1}, "/surprise"),
         ],
     )
-    def test_what_costs_more_than_tokens_is_refused(self, members: Any, where: str) -> None:
+    def test_a_member_that_costs_more_than_tokens_is_refused(
+        self, members: Any, where: str
+    ) -> None:
         assert [pointer for pointer, _ in faults(**members)] == [where]
 
     @pytest.mark.parametrize(
@@ -468,7 +470,7 @@ class TestAnswers:
         assert known == TokenUsage(30, 42, 15, cache_write=4)
         assert size == len("Hm.Hellohere")
 
-    def test_without_a_report_the_charge_is_told(self) -> None:
+    def test_the_charge_is_told_without_a_report(self) -> None:
         body = json.dumps(message(text("Hello"), usage=None)).encode()
         answer, known, _ = CODEC.answer(body, target=target("anthropic"))
         assert known is None

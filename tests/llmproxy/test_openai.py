@@ -350,7 +350,7 @@ class TestEvents:
         assert json.loads(written) == arguments
         assert got.size == len("f") + len(written)
 
-    def test_what_azures_filter_says_of_a_prompt_is_not_for_callers(self) -> None:
+    def test_the_words_of_azures_filter_about_a_prompt_are_not_for_callers(self) -> None:
         assert (
             translated({"choices": [], "prompt_filter_results": [{"prompt_index": 0}]}) == Piece()
         )
@@ -595,14 +595,14 @@ class TestAnswers:
             {"cache_creation_input_tokens": 3, "prompt_tokens_details": None},
         ],
     )
-    def test_what_is_written_to_a_cache_is_read_from_wherever_servers_write_it(
+    def test_cache_writes_are_read_from_wherever_servers_write_them(
         self, members: dict[str, Any]
     ) -> None:
         known = reported({"prompt_tokens": 9, "completion_tokens": 1, **members})
         assert known == TokenUsage(9, 1, cache_write=3)
         assert usage_of(known)["prompt_tokens_details"]["cache_write_tokens"] == 3
 
-    def test_what_a_call_costs_at_the_provider_reaches_no_caller(self) -> None:
+    def test_the_cost_of_a_call_at_the_provider_reaches_no_caller(self) -> None:
         details = {"cached_tokens": 4, "audio_cost": 0.1}
         cost = {"cost": 0.5, "cost_details": {"upstream_inference_cost": 0.4}, "is_byok": True,
                 "cost_in_usd_ticks": 7, "prompt_tokens_details": details, "request_id": "r"}  # fmt: skip
@@ -941,7 +941,7 @@ class TestPassing:
     ]  # fmt: skip
 
     @pytest.mark.parametrize(("given", "left"), COSTS)
-    def test_what_an_answer_cost_is_taken_out_at_any_depth(
+    def test_the_cost_of_an_answer_is_taken_out_at_any_depth(
         self, given: dict[str, Any], left: dict[str, Any]
     ) -> None:
         chunk = {"choices": [{"index": 0, "delta": {"content": "The price", **given}}], **given}
@@ -980,7 +980,7 @@ class TestPassing:
         _, _, size = answered(json.dumps(self.whole({"choices": [choice]})).encode())
         assert size >= len(self.TEXT) - 100
 
-    def test_what_comes_in_every_chunk_alike_counts_once(self) -> None:
+    def test_a_text_that_comes_in_every_chunk_alike_counts_once(self) -> None:
         translate = translator(chat(stream=True))
         chunk = {"choices": [{"delta": {"content": "a"}}], "trace": "0123456789"}
         assert [translate.piece(event(chunk)).size for _ in range(3)] == [11, 1, 1]
@@ -1044,7 +1044,7 @@ class TestSecondTurn:
 
     @pytest.mark.parametrize("server", DELTAS)
     @pytest.mark.parametrize("how", ["streamed", "whole"])
-    def test_what_a_server_thought_goes_back_to_it(self, server: str, how: str) -> None:
+    def test_the_thoughts_of_a_server_go_back_to_it(self, server: str, how: str) -> None:
         said = self.streamed(server) if how == "streamed" else self.whole(server)
         result = {"role": "tool", "tool_call_id": "call_0", "content": "rain"}
         asked = parse({"messages": [said, result]}, stream=False)

@@ -74,7 +74,7 @@ class TestPublished:
         assert found.published is not None
         assert found.published.prices == known
 
-    def test_of_tiered_prices_the_first_counts(self, settings: Any) -> None:
+    def test_the_first_of_tiered_prices_counts(self, settings: Any) -> None:
         settings.LLM_PROVIDER = "anthropic"
         route("claude-sonnet-4-5")
         [found] = compare(now=NOW)
@@ -152,7 +152,7 @@ class TestCommand:
         assert prices(one) == DEAR
         assert run("--write")[2] == "update_prices: no difference"
 
-    def test_what_an_operator_has_set_is_named_and_left(self, by: Actor) -> None:
+    def test_a_price_set_by_an_operator_is_named_and_left(self, by: Actor) -> None:
         one = route("gpt-4o", context_length=128_000)
         set_prices(route_id=one.pk, prices=DEAR, reason="Agreed.", by=by, now=NOW)
         line, last = run("--write")
@@ -189,7 +189,7 @@ class TestCommand:
         assert run("--write")[-1] == "update_prices: no difference"
 
     @pytest.mark.parametrize(("answer", "written"), [("y", True), ("", False), ("n", False)])
-    def test_at_a_terminal_it_asks(
+    def test_it_asks_at_a_terminal(
         self, monkeypatch: pytest.MonkeyPatch, answer: str, written: bool
     ) -> None:
         one = route("gpt-4o")
@@ -228,7 +228,7 @@ class TestSetting:
             (Prices(1, None, 1, -1), "/cache_write_price"),
         ],
     )
-    def test_what_is_no_price_is_refused_at_its_field(
+    def test_a_number_that_is_no_price_is_refused_at_its_field(
         self, by: Actor, given: Prices, where: str
     ) -> None:
         one = route("house-model")

@@ -973,7 +973,7 @@ class TestResponses:
         record = UsageRecord.objects.get()
         assert (record.end, record.input_tokens) == ("provider_failed", 0)
 
-    def test_without_a_report_what_was_delivered_is_charged_and_told(self, play: Play) -> None:
+    def test_the_output_delivered_is_charged_and_told_without_a_report(self, play: Play) -> None:
         parts = (self.CREATED, *self.DELTAS, self.completed(None))
         with play(plays(*parts), request=self.ASKED) as call:
             answer = read(stream(call))

@@ -130,7 +130,7 @@ def test_deltas_count_once(kind: str) -> None:
     assert [each.size for each in pieces] == [0, 4, 4, 0, 0]
 
 
-def test_what_came_without_deltas_counts_at_its_end() -> None:
+def test_an_item_without_deltas_counts_at_its_end() -> None:
     call = {"type": "function_call", "name": "f", "arguments": ""}
     pieces = read(
         event("response.output_item.added", 1, output_index=0, item=call)

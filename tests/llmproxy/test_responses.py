@@ -189,7 +189,7 @@ def test_a_null_that_an_sdk_writes_is_absent_and_goes_no_further() -> None:
         ),
     ],
 )
-def test_what_is_refused_has_its_pointer(members: Any, pointer: str, code: str) -> None:
+def test_a_refusal_has_its_pointer(members: Any, pointer: str, code: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         parse({"input": "hello", **members})
     first = refused.value.errors[0]
@@ -351,7 +351,7 @@ def test_a_call_of_a_tool_of_openais_is_output() -> None:
     assert size == 6 + 5
 
 
-def test_what_a_tool_says_of_its_result_and_callers_passes_and_counts() -> None:
+def test_the_words_of_a_tool_about_its_result_and_callers_pass_and_count() -> None:
     tool = {
         "type": "function",
         "name": "f",

@@ -193,7 +193,7 @@ class TestRoutes:
         )
         assert (same.order, same.input_price) == (8, 1)
 
-    def test_at_the_settings_provider_the_models_page_says_the_name(
+    def test_the_models_page_says_the_name_at_the_settings_provider(
         self, model: LanguageModel, by: Actor, now: datetime
     ) -> None:
         route = model.routes.get()

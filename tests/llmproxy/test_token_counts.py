@@ -180,7 +180,7 @@ def test_running_calls_that_hold_all_tokens_refuse_no_count(
     assert counted(caller, now) == COUNTED
 
 
-def test_without_a_readable_key_the_prompt_is_estimated(
+def test_a_prompt_is_estimated_without_a_readable_key(
     caller: Caller, provider: MessagesServer, now: datetime
 ) -> None:
     add_route("first", provider.base_url, api_key=b"unreadable")
@@ -188,7 +188,7 @@ def test_without_a_readable_key_the_prompt_is_estimated(
     assert provider.bodies == []
 
 
-def test_beyond_a_providers_calls_a_minute_the_prompt_is_estimated(
+def test_a_prompt_is_estimated_beyond_a_providers_calls_a_minute(
     caller: Caller, provider: MessagesServer, now: datetime
 ) -> None:
     add_route("first", provider.base_url, calls_per_minute=1)

@@ -26,7 +26,7 @@ def test_a_list_where_an_item_of_responses_has_none(member: str) -> None:
         admission.able_targets([target()], of_responses({**CALL, member: ["x"]}))
 
 
-def test_what_a_model_has_said_goes_back_with_members_that_nobody_knows() -> None:
+def test_the_answer_of_a_model_goes_back_with_members_that_nobody_knows() -> None:
     said = {"role": "assistant", "content": "Hi", "trace": {"a": 1}, "tool_calls": None}
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": ""}, "odd": 2}
     turns = [
@@ -125,7 +125,7 @@ def test_an_address_in_an_option_of_a_server_is_refused_on_every_surface() -> No
         assert [each.pointer for each in refused.value.errors] == ["/options"]
 
 
-def test_what_names_a_source_or_a_form_and_texts_that_speak_of_addresses_pass() -> None:
+def test_members_that_name_a_source_or_a_form_and_texts_that_speak_of_addresses_pass() -> None:
     at = "https://example.com/a"
     said = {
         "role": "assistant",

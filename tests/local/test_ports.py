@@ -15,7 +15,7 @@ def test_a_taken_port_is_named_with_a_way_out() -> None:
 
 
 @pytest.mark.parametrize("nonsense", ["http", "-1", "65536", "8000.0", "٨"])
-def test_what_is_no_port_is_refused(nonsense: str) -> None:
+def test_a_text_that_is_no_port_is_refused(nonsense: str) -> None:
     with pytest.raises(Unready, match="PORT is"):
         ports.chosen({"PORT": nonsense})
 

@@ -193,7 +193,7 @@ def test_the_schema_is_changed_and_rows_are_added_beside_it(first: Run, tmp_path
     assert done.stdout.splitlines()[-1:][0].startswith("grow: "), done.stderr
 
 
-def test_what_it_keeps_is_closed_to_others(first: Run) -> None:
+def test_its_files_are_closed_to_others(first: Run) -> None:
     assert stat.S_IMODE(first.folder.stat().st_mode) == 0o700
     for name in ("env", "demo.json", "update.key", "apps.key"):
         assert stat.S_IMODE((first.folder / name).stat().st_mode) == 0o600

@@ -59,7 +59,7 @@ def test_it_listens_on_a_socket_in_a_closed_folder_and_on_no_port(postgres: Post
         child.stop()
 
 
-def test_what_was_committed_outlives_a_kill_and_a_pid_file_that_names_a_stranger(
+def test_committed_rows_outlive_a_kill_and_a_pid_file_that_names_a_stranger(
     postgres: Postgres,
 ) -> None:
     child = postgres.start()

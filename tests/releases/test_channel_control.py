@@ -311,7 +311,7 @@ def test_the_worker_undoes_the_writes_of_an_interrupted_publish(
 
 
 @pytest.mark.parametrize("act", ["roll_back", "halt", "resume"])
-def test_where_storage_is_away_the_worker_does_it_later(
+def test_the_worker_does_it_later_where_storage_is_away(
     pipeline: Pipeline, releases: list[Release], monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
     if act == "resume":

@@ -66,7 +66,7 @@ def test_keeping_a_lease_asks_the_database_now_and_then_only(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_many_who_ask_at_once_exactly_one_gets_it() -> None:
+def test_exactly_one_of_many_who_ask_at_once_gets_it() -> None:
     for round_ in range(1, 11):
         results = race(*[taken] * 8)
         got = [each for each in results if isinstance(each, PublishLease)]

@@ -324,7 +324,7 @@ def test_an_artifact_that_a_shell_would_refuse_publishes_nothing(pipeline: Pipel
     assert ShellChannel.objects.get().leased_until is None
 
 
-def test_without_an_update_key_nothing_is_published(pipeline: Pipeline, settings: Settings) -> None:
+def test_nothing_is_published_without_an_update_key(pipeline: Pipeline, settings: Settings) -> None:
     settings.UPDATE_PUBLIC_KEY = None
     with pytest.raises(NotConfigured):
         pipeline.publish(pipeline.release())
@@ -493,7 +493,7 @@ def test_a_publish_without_its_lease_stops_writing(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_publishes_at_once_only_one_is_under_way(
+def test_only_one_of_two_publishes_at_once_is_under_way(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     releases = [pipeline.release("1.0.0"), pipeline.release("1.1.0")]

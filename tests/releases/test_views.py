@@ -60,14 +60,14 @@ def test_the_document_is_kept_byte_for_byte(pipeline: Pipeline) -> None:
     assert bytes(ShellRelease.objects.get().manifest) == odd
 
 
-def test_without_publish_secrets_there_is_no_publishing(
+def test_publishing_is_not_possible_without_publish_secrets(
     pipeline: Pipeline, settings: Settings
 ) -> None:
     settings.PUBLISH_SECRETS = Secret("PUBLISH_SECRETS", "")
     problem(pipeline.post(pipeline.release()), 503, "not_configured")
 
 
-def test_without_an_update_key_there_is_no_publishing(
+def test_publishing_is_not_possible_without_an_update_key(
     pipeline: Pipeline, settings: Settings
 ) -> None:
     settings.UPDATE_PUBLIC_KEY = None

@@ -141,7 +141,7 @@ def test_a_stream_that_is_cut_is_an_error_and_costs_what_was_delivered(
     assert (record.input_tokens, record.output_tokens) == (30, -(-806 * 5 // 4))
 
 
-def test_what_the_provider_has_nothing_like_is_refused_and_costs_nothing(
+def test_a_member_that_the_provider_has_nothing_like_is_refused_and_costs_nothing(
     sdk: openai.OpenAI, database: Database, person: Person
 ) -> None:
     with pytest.raises(openai.BadRequestError) as caught:

@@ -135,7 +135,7 @@ def test_the_documented_shell_installs_what_is_proved_and_nothing_else(
 
 
 @pytest.mark.wire
-def test_what_minisign_signs_is_published_and_what_is_served_minisign_verifies(
+def test_a_version_that_minisign_signs_is_published_and_verified_by_it_as_served(
     ground: Ground, tmp_path: Path, entitled: Person, sign_in: SignIn
 ) -> None:
     folder = tmp_path / "built"

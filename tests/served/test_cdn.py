@@ -182,7 +182,7 @@ def read_on(cdn: str, path: str, reads: list[Read], done: threading.Event) -> No
                 reads.append(Read(began, path, answer.content))
 
 
-def test_after_it_is_purged_no_reader_gets_the_old_release(published: Published) -> None:
+def test_no_reader_gets_the_old_release_after_the_purge(published: Published) -> None:
     path = "/shell/stable/latest.json"
     reads: list[Read] = []
     done = threading.Event()
@@ -223,7 +223,7 @@ def _over(history: list[tuple[float, bytes, bytes]], read: Read) -> list[bytes]:
     return [entry[member] for entry in purged[:-1]]
 
 
-def test_what_is_published_is_what_is_offered_and_verifies(published: Published) -> None:
+def test_the_published_release_is_the_one_offered_and_verifies(published: Published) -> None:
     body, signature = published.release("2.0.0", int(time.time()) - 1_000)
     assert published.publish(body, signature)["purged"] is True
     again = published.publish(body, signature)

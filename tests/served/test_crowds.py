@@ -110,7 +110,7 @@ def crowded(ground: Ground, gate: Gate) -> Iterator[Service]:
         assert service.errors() == []
 
 
-def test_of_two_hundred_calls_of_one_person_as_many_are_let_in_as_there_is_room_for(
+def test_two_hundred_calls_of_one_person_are_let_in_as_far_as_there_is_room(
     crowded: Service, database: Database, gate: Gate, sign_in: SignIn
 ) -> None:
     # Room for a hundred, and one that is cut to what is left.
@@ -129,7 +129,7 @@ def test_of_two_hundred_calls_of_one_person_as_many_are_let_in_as_there_is_room_
     assert gate.let_in == 101
 
 
-def test_of_two_hundred_calls_of_fifty_people_each_gets_what_is_theirs(
+def test_two_hundred_calls_of_fifty_people_each_get_what_is_theirs(
     crowded: Service, database: Database, gate: Gate, sign_in: SignIn
 ) -> None:
     people = [add_person(database, {"monthly_output": 3 * OUTPUT}) for _ in range(50)]

@@ -85,7 +85,7 @@ def test_words_and_comments_go_on_and_the_last_word_comes_when_the_database_is_b
     assert_paid_as_reported(database, person)
 
 
-def test_who_cannot_be_told_that_it_is_settled_is_told_so_and_pays_what_was_reported(
+def test_a_caller_whose_settlement_waits_is_told_so_and_pays_what_was_reported(
     caller: Shell, cable: Cable, database: Database, person: Person
 ) -> None:
     with caller.stream(ANSWER) as stream:

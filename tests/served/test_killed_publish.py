@@ -222,7 +222,7 @@ def test_killed_at_any_step_readers_see_old_or_new_and_a_repeat_finishes(
     assert stage.pipeline.post(release).status_code == 200
 
 
-def test_while_one_publishes_another_is_told_to_wait_and_readers_are_not(stage: Stage) -> None:
+def test_another_publisher_is_told_to_wait_and_readers_are_not(stage: Stage) -> None:
     old, first = stage.live, stage.next_release()
     gate = stage.stall_artifact(WINDOWS)
     second = stage.pipeline.made("1.1.0")
@@ -241,7 +241,7 @@ def test_while_one_publishes_another_is_told_to_wait_and_readers_are_not(stage: 
     stage.assert_offered(first.body)
 
 
-def test_of_many_who_publish_at_once_one_is_served_whole(stage: Stage) -> None:
+def test_one_of_many_who_publish_at_once_is_served_whole(stage: Stage) -> None:
     for _ in range(3):
         releases = [stage.next_release() for _ in range(6)]
         answers = all_at_once(len(releases), lambda number: stage.pipeline.post(releases[number]))  # noqa: B023

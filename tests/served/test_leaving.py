@@ -135,7 +135,7 @@ def test_a_client_that_leaves_with_the_last_words_unread_has_had_its_answer(
     assert_nothing_is_reserved(database, person)
 
 
-def test_who_leaves_before_the_usage_is_told_pays_for_hidden_thoughts_too(
+def test_a_client_who_leaves_before_the_usage_pays_for_hidden_thoughts_too(
     service: Service, database: Database, provider: Provider, person: Person, shell: Shell
 ) -> None:
     usage = {

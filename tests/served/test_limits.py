@@ -181,7 +181,7 @@ def test_ten_wrong_passwords_lock_an_account_for_a_minute_wherever_they_come_fro
     assert elsewhere.login(other.email, other.password).status_code == 200
 
 
-def test_of_many_wrong_passwords_at_once_ten_are_tried(
+def test_ten_of_many_wrong_passwords_at_once_are_tried(
     limited: Service, database: Database
 ) -> None:
     person = newcomer(database)
@@ -200,7 +200,7 @@ def test_of_many_wrong_passwords_at_once_ten_are_tried(
     assert statuses.count(401) == 10
 
 
-def test_who_is_known_where_he_is_signs_in_while_strangers_guess(
+def test_a_person_known_where_he_is_signs_in_while_strangers_guess(
     limited: Service, database: Database
 ) -> None:
     person = newcomer(database)
@@ -259,7 +259,7 @@ def test_signing_in_well_locks_nothing(limited: Service, database: Database) -> 
     assert {answer.status_code for answer in answers} == {200}
 
 
-def test_without_redis_limits_go_on_in_each_process_and_say_so(
+def test_limits_go_on_in_each_process_without_redis_and_say_so(
     limited: Service, cache: OwnRedis, stranger: Shell
 ) -> None:
     def ask(shell: Shell) -> requests.Response:
@@ -284,7 +284,7 @@ def test_without_redis_limits_go_on_in_each_process_and_say_so(
     eventually(lambda: all(DEGRADED not in ask(again).headers for _ in range(6)))
 
 
-def test_without_redis_model_calls_go_on_being_counted_whatever_their_path(
+def test_model_calls_go_on_being_counted_without_redis_whatever_their_path(
     limited: Service, database: Database, cache: OwnRedis, sign_in: SignIn
 ) -> None:
     person = newcomer(database)

@@ -149,7 +149,7 @@ def test_thoughts_come_as_it_calls_them(ask: Ask) -> None:
         ({}, stand_in("fault=status:429"), ("ServiceUnavailableError", 503)),
     ],
 )
-def test_what_is_refused_is_an_error_of_its_own(
+def test_a_refusal_is_an_error_of_its_own(
     ask: Ask, members: dict[str, Any], text: str, told: tuple[str, int]
 ) -> None:
     for how in ("complete", "stream", "acomplete"):

@@ -58,7 +58,7 @@ def test_killed_between_commit_and_answer_a_keyed_retry_loses_nothing(
         assert not tokens.filter(retry_box__isnull=False).exists()
 
 
-def test_without_a_key_the_same_looks_like_theft(
+def test_the_same_without_a_key_looks_like_theft(
     mortal: Service, wire: Wire, database: Database, person: Person, sign_in: SignIn
 ) -> None:
     shell = sign_in(mortal, person)

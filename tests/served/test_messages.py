@@ -105,7 +105,7 @@ def test_it_gets_an_answer_that_is_paid_as_reported(
     assert_nothing_is_reserved(database, person)
 
 
-def test_what_it_reads_from_a_cache_counts_by_the_plan(
+def test_its_cached_input_counts_by_the_plan(
     sdk: anthropic.Anthropic, shell: Shell, database: Database, person: Person
 ) -> None:
     with database.rows():
@@ -194,7 +194,7 @@ def test_a_tool_that_is_loaded_once_it_is_named_goes_on(
     assert_nothing_is_reserved(database, person)
 
 
-def test_what_it_does_not_know_of_an_answer_goes_back_too(
+def test_the_members_of_an_answer_that_it_does_not_know_go_back_too(
     sdk: anthropic.Anthropic, provider: MessagesServer
 ) -> None:
     said = {**text("Hello, world!"), "mood": {"tone": "calm"}}
@@ -278,7 +278,7 @@ def test_a_wrong_key_is_an_authentication_error(shell: Shell) -> None:
     assert caught.value.request_id
 
 
-def test_what_costs_money_outside_tokens_is_refused_by_its_place(
+def test_a_member_that_costs_money_outside_tokens_is_refused_by_its_place(
     sdk: anthropic.Anthropic, database: Database, person: Person
 ) -> None:
     with pytest.raises(anthropic.BadRequestError) as caught:

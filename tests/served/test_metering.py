@@ -380,7 +380,7 @@ def test_a_prompt_that_is_reported_as_nearly_nothing_costs_what_was_counted(
 
 
 @pytest.mark.parametrize("surface", SURFACES)
-def test_what_a_failed_attempt_reported_is_on_the_record_and_in_the_clients_money(
+def test_the_report_of_a_failed_attempt_is_on_the_record_and_in_the_clients_money(
     shell: Shell, database: Database, person: Person, offer: Callable[..., str], surface: str
 ) -> None:
     failing, second = Counting(input=4_000, output=50, fails=True), Counting(input=350)

@@ -88,7 +88,7 @@ def test_it_lists_the_models(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("how", "directive"), [("break", "tokens=100000 delay=0.02"), ("abort", "tokens=70 first=8")]
 )
-def test_what_it_leaves_early_is_counted_and_not_left_open(
+def test_a_stream_that_it_leaves_early_is_counted_and_not_left_open(
     ask: Ask, database: Database, provider: Provider, person: Person, how: str, directive: str
 ) -> None:
     left = ask(how, stand_in(directive))
@@ -115,7 +115,7 @@ def test_a_failure_in_the_middle_of_a_stream_is_an_error_and_not_an_end(ask: Ask
     ],
 )
 @pytest.mark.parametrize("retries", [0, 2])
-def test_what_is_refused_is_tried_again_only_where_that_may_help(
+def test_a_refusal_is_tried_again_only_where_that_may_help(
     ask: Ask, members: dict[str, Any], text: str, told: tuple[str, str], tries: int, retries: int
 ) -> None:
     answer = ask("complete", text, retries=retries, **members)

@@ -104,7 +104,7 @@ def test_a_response_that_it_aborts_costs_what_was_delivered(
         ("model", "Hello", {"model": "none"}, ("NotFoundError", "model_not_found", "model")),
     ],
 )
-def test_what_goes_wrong_is_an_error_of_its_class(
+def test_a_failure_is_an_error_of_its_class(
     ask: Ask, what: str, text: str, members: dict[str, Any], told: tuple[str, str, str | None]
 ) -> None:
     error = ask(what, text, **members)["error"]

@@ -157,7 +157,7 @@ def test_it_calls_a_custom_tool(sdk: Sdk) -> None:
         ({"max_output_tokens": 15}, "max_output_tokens", "minimum"),
     ],
 )
-def test_what_wants_state_or_costs_more_than_tokens_is_refused(
+def test_a_member_that_wants_state_or_costs_more_than_tokens_is_refused(
     sdk: Sdk, members: dict[str, Any], param: str, words: str
 ) -> None:
     with pytest.raises(openai.BadRequestError, match=words) as refused:

@@ -264,7 +264,7 @@ def test_the_asynchronous_helper_can_be_left_and_heard_to_the_end(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_refused_is_tried_again_only_where_that_may_help(  # noqa: PLR0917 - parameters of a test
+def test_a_refusal_is_tried_again_only_where_that_may_help(  # noqa: PLR0917 - parameters of a test
     shell: Shell,
     database: Database,
     person: Person,
@@ -373,7 +373,7 @@ def test_past_the_rate_limit_it_waits_as_it_is_told_and_goes_on(
         ({"extra_body": {"api_base": "http://example.test"}}, "api_base"),
     ],
 )
-def test_what_is_wrong_with_a_request_is_a_bad_request_error(
+def test_a_fault_of_a_request_is_a_bad_request_error(
     sdk: Sdk, given: dict[str, Any], param: str
 ) -> None:
     with pytest.raises(openai.BadRequestError) as raised:
@@ -428,7 +428,7 @@ def test_an_address_that_is_not_there_says_which_are(sdk: Sdk) -> None:
         sdk.post("/moderations", body={}, cast_to=object)
 
 
-def test_what_the_provider_refuses_is_a_bad_request_error_in_its_words(sdk: Sdk) -> None:
+def test_a_refusal_of_the_provider_is_a_bad_request_error_in_its_words(sdk: Sdk) -> None:
     with pytest.raises(openai.BadRequestError, match="It is too long") as raised:
         sdk.ask(stand_in('fault=status:400 message="It is too long."'))
     assert raised.value.code == "provider_rejected"

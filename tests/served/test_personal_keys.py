@@ -79,7 +79,7 @@ def test_openais_sdk_for_node_works_with_a_key(
     assert [(str(each.key_id), each.end) for each in records] == [(key["id"], "done")] * 4
 
 
-def test_of_thirty_keys_made_and_ended_at_once_twenty_are_made(
+def test_twenty_of_thirty_keys_made_and_ended_at_once_are_made(
     shell: Shell, database: Database, person: Person
 ) -> None:
     def make_and_end(_: int) -> tuple[int, str]:

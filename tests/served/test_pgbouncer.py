@@ -178,7 +178,7 @@ def test_fifty_calls_of_one_person_at_once_never_pass_a_cap(
     assert_nothing_is_reserved(database, person)
 
 
-def test_what_bounds_a_statement_of_a_web_process_holds_through_it(pooler: Pooler) -> None:
+def test_the_bounds_of_statements_of_a_web_process_hold_through_it(pooler: Pooler) -> None:
     # To import it would make this process one that serves.
     source = (ROOT / "config" / "gunicorn.py").read_text()
     limits = dict(re.findall(r"-c (\w+_timeout)=(\w+)", source))
@@ -188,9 +188,7 @@ def test_what_bounds_a_statement_of_a_web_process_holds_through_it(pooler: Poole
             assert connection.execute(f"SHOW {name}".encode()).fetchone() == (limit,)
 
 
-def test_what_one_at_a_time_does_is_free_again_when_it_is_killed(
-    ground: Ground, pooler: Pooler
-) -> None:
+def test_a_lock_is_free_again_when_its_holder_is_killed(ground: Ground, pooler: Pooler) -> None:
     holder, said = _alone(ground, pooler)
     assert said == "True"
     assert _ended(*_alone(ground, pooler)) == "False"

@@ -95,7 +95,7 @@ def test_a_provider_on_this_machine_fetches_no_images(
     assert_nobody_came(elsewhere)
 
 
-def test_what_is_taken_is_data_wherever_it_points(
+def test_an_image_that_is_taken_is_data_wherever_it_points(
     shell: Shell, provider: Provider, elsewhere: socket.socket
 ) -> None:
     there = address_of(elsewhere)
@@ -295,7 +295,7 @@ def test_a_busy_provider_is_asked_again_and_the_call_is_one_record_that_costs_no
     assert (record.end, record.input_tokens, record.output_tokens) == ("provider_failed", 0, 0)
 
 
-def test_where_somebody_may_have_been_charged_nobody_is_asked_again(
+def test_nobody_is_asked_again_where_somebody_may_have_been_charged(
     shell: Shell, provider: Provider
 ) -> None:
     for fault in ("status:500", "status:429", "status:502", "html"):

@@ -14,7 +14,7 @@ from tests.served.shell import Shell
 REFRESHES = 20
 
 
-def test_of_twenty_refreshes_with_one_token_one_succeeds_and_the_session_ends(
+def test_one_of_twenty_refreshes_with_one_token_succeeds_and_the_session_ends(
     service: Service, database: Database, ground: Ground, person: Person, shell: Shell
 ) -> None:
     shells = [Shell(service.url) for _ in range(REFRESHES)]
@@ -47,7 +47,7 @@ def test_refreshing_goes_on_for_as_long_as_a_person_works(shell: Shell) -> None:
     assert len(seen) == 11
 
 
-def test_what_is_no_refresh_token_is_refused_alike(service: Service) -> None:
+def test_a_text_that_is_no_refresh_token_is_refused_alike(service: Service) -> None:
     shell = Shell(service.url)
     bodies = []
     for token in ("A" * 43, "x", "é" * 43, "A" * 200):

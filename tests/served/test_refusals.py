@@ -174,7 +174,7 @@ def test_a_body_of_another_kind_is_not_taken(
     ],
     ids=_shown,
 )
-def test_what_no_view_sees_is_refused_by_a_problem(
+def test_a_request_that_no_view_sees_is_refused_by_a_problem(
     service: Service, bytes_: bytes, status: int, code: str
 ) -> None:
     answer = send(service, bytes_)
@@ -196,7 +196,7 @@ def test_what_no_view_sees_is_refused_by_a_problem(
     ],
     ids=_shown,
 )
-def test_what_is_no_request_is_refused_by_the_server(
+def test_bytes_that_are_no_request_are_refused_by_the_server(
     service: Service, bytes_: bytes, status: int
 ) -> None:
     assert send(service, bytes_).status == status

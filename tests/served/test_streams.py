@@ -282,7 +282,7 @@ def test_parts_of_a_count_are_kept(shell: Shell, database: Database, person: Per
 
 
 @pytest.mark.parametrize("part", ["content", "refusal", "reasoning_content"])
-def test_whatever_carries_the_text_is_counted(
+def test_a_text_is_counted_whatever_carries_it(
     shell: Shell, database: Database, person: Person, part: str
 ) -> None:
     words = [chunk(**{part: f" {letter}"}) for letter in "abcdef"]
@@ -291,7 +291,7 @@ def test_whatever_carries_the_text_is_counted(
     assert_settled(database, person, source="counted", output_tokens=6)
 
 
-def test_what_a_tool_is_called_with_is_counted(
+def test_the_arguments_of_a_tool_are_counted(
     shell: Shell, database: Database, person: Person
 ) -> None:
     parameters = {"type": "object", "properties": {"place": {"type": "string"}}}

@@ -128,7 +128,7 @@ def published(service: Service, body: bytes, signature: str) -> requests.Respons
     return requests.post(address, data=body, headers=headers, timeout=60)
 
 
-def test_what_tauri_signs_is_published_served_and_verified_again_by_minisign(
+def test_a_release_that_tauri_signs_is_published_served_and_verified_again_by_minisign(
     publisher: Service, workshop: Workshop, cdn: Cdn
 ) -> None:
     manifest = workshop.folder / "latest.json"

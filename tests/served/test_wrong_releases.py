@@ -437,7 +437,7 @@ CASES = [*OF_WHO, *OF_FORM, *OF_SIGNATURE, *OF_DOCUMENT, *OF_ARTIFACTS, *OF_PREC
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_is_wrong_is_refused_for_its_own_reason_and_changes_nothing(
+def test_a_fault_is_refused_for_its_own_reason_and_changes_nothing(
     bench: Bench, database: Database, case: Case
 ) -> None:
     pipeline = bench.pipeline
@@ -471,7 +471,9 @@ def test_a_near_miss_is_suggested_over_the_wire(bench: Bench) -> None:
     assert "darwin-aarch64 was probably meant" in unknown["detail"]
 
 
-def test_without_any_of_these_faults_it_is_published(bench: Bench, database: Database) -> None:
+def test_a_release_without_any_of_these_faults_is_published(
+    bench: Bench, database: Database
+) -> None:
     """On a channel of its own, so that the others go on about theirs."""
     now = datetime.now(UTC) + timedelta(seconds=1)
     release = bench.pipeline.signed(bench.pipeline.document(NEXT, "flawless"))

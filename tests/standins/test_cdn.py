@@ -40,7 +40,7 @@ def ask(cdn: Cdn, path: str, method: str = "GET") -> tuple[int, bytes, http.clie
         return answer.status, answer.read(), answer.headers
 
 
-def test_what_is_published_is_served_with_the_cache_headers_of_storage(cdn: Cdn) -> None:
+def test_a_published_file_is_served_with_the_cache_headers_of_storage(cdn: Cdn) -> None:
     for path, kind in (
         (POINTER, "application/json"),
         (f"{POINTER}.minisig", "text/plain; charset=utf-8"),
@@ -62,7 +62,7 @@ def test_it_keeps_a_file_until_it_is_purged(cdn: Cdn) -> None:
     assert ask(cdn, POINTER)[1] == b"new"
 
 
-def test_what_is_not_there_is_not_kept(cdn: Cdn) -> None:
+def test_a_missing_file_is_not_kept(cdn: Cdn) -> None:
     status, _, headers = ask(cdn, "/shell/beta/latest.json")
     assert (status, headers["Cache-Control"]) == (404, "no-store")
     assert cdn.origin

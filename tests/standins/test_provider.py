@@ -198,7 +198,7 @@ def test_a_test_can_see_what_was_sent_but_not_the_key(provider: Provider) -> Non
     assert "very-secret" not in json.dumps(last)
 
 
-def test_with_a_key_of_its_own_it_accepts_no_other_and_ends_when_it_is_told() -> None:
+def test_it_accepts_no_other_key_than_its_own_and_ends_when_it_is_told() -> None:
     stalled = "[[stand-in: fault=stall after=1]]"
     with (
         running_provider(api_key="right") as provider,

@@ -124,7 +124,7 @@ def test_a_weakness_that_is_accepted_is_said_and_passes(
     assert "accepted: that function is not called" in capsys.readouterr().out
 
 
-def test_without_an_export_the_check_says_that_nothing_was_checked(
+def test_the_check_without_an_export_says_that_nothing_was_checked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OSV_EXPORT", raising=False)

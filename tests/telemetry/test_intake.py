@@ -120,7 +120,7 @@ class TestBatches:
         ("batch", "code"),
         [({}, "required"), ({"events": None}, "not_a_list"), ({"events": {}}, "not_a_list")],
     )
-    def test_without_a_list_there_is_no_batch(self, batch: dict[str, Any], code: str) -> None:
+    def test_a_body_without_a_list_is_no_batch(self, batch: dict[str, Any], code: str) -> None:
         with pytest.raises(InvalidRequest) as refused:
             take_in(batch=batch, client_id=CLIENT, user_id=PERSON, now=NOON)
         (fault,) = refused.value.errors
@@ -201,7 +201,7 @@ def test_a_large_batch_pauses_for_its_own_check_and_not_for_those_before_it(
 
 
 @pytest.mark.django_db
-def test_while_other_large_batches_are_checked_one_is_to_come_again(
+def test_a_large_batch_is_to_come_again_while_others_are_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A password can be chosen meanwhile."""

@@ -153,7 +153,7 @@ def test_a_body_that_is_no_object_is_malformed(signed_in: APIClient, body: str) 
     assert (response.status_code, response.json()["code"]) == (400, "malformed_request")
 
 
-def test_without_a_list_the_request_is_invalid(signed_in: APIClient) -> None:
+def test_a_request_without_a_list_is_invalid(signed_in: APIClient) -> None:
     response = signed_in.post(ADDRESS, {"events": "none"}, format="json")
     assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
     assert response.json()["errors"][0]["pointer"] == "/events"

@@ -39,7 +39,7 @@ def test_each_day_that_is_over_is_counted_once() -> None:
     assert count_days(now=NOON + DAY) == Counted(days=1, events=1)
 
 
-def test_without_events_there_is_nothing_to_count() -> None:
+def test_nothing_is_counted_without_events() -> None:
     assert count_days(now=NOON) == Counted(days=0, events=0)
     assert volumes(day=TODAY) == []
 

@@ -86,7 +86,7 @@ def test_an_override_is_granted_and_ended(
         ({"user": "operator@shell.test"}, "user"),
     ],
 )
-def test_what_is_missing_stands_beside_its_field(
+def test_a_missing_value_is_told_beside_its_field(
     console: Browser,
     user: User,
     now: datetime,

@@ -163,14 +163,12 @@ class TestNoticing:
         end(user, ask(user, plan=plan, prompt=1).record_id, prompt=1)
         assert kinds() == ["input", "input_all"]
 
-    def test_what_is_reserved_is_not_used(self, user: User) -> None:
+    def test_reserved_tokens_are_not_used(self, user: User) -> None:
         end(user, ask(user, output=900).record_id, output=100)
         assert kinds() == []
 
     @pytest.mark.parametrize("cap", [None, 0])
-    def test_where_there_is_no_budget_there_is_no_share_of_it(
-        self, user: User, cap: int | None
-    ) -> None:
+    def test_no_share_is_told_where_there_is_no_budget(self, user: User, cap: int | None) -> None:
         none = PlanCaps(monthly_input=None, monthly_output=None, daily=None)
         running = ask(user, plan=none)
         if cap == 0:
@@ -498,7 +496,7 @@ class TestTelling:
         named = "".join(each["subject"] + each["text"] for each in mails())
         assert all(each.email in named for each in everybody)
 
-    def test_what_could_not_be_queued_waits(
+    def test_a_mail_that_could_not_be_queued_waits(
         self, user: User, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         use(user, 900)
@@ -513,7 +511,7 @@ class TestTelling:
         assert Alert.objects.waiting().count() == 1
         assert alerts.mail_waiting(now=NOON) == 1
 
-    def test_of_who_was_erased_during_a_call_nobody_is_told(self, user: User, by: Actor) -> None:
+    def test_nobody_is_told_of_a_person_erased_during_a_call(self, user: User, by: Actor) -> None:
         running, later = ask(user, output=900), ask(user, output=10)
         use(user, 10)
         erase(user, by)
@@ -524,7 +522,7 @@ class TestTelling:
         assert alerts.mail_waiting(now=NOON) == 0
         assert (kinds(), mails()) == ([], [])
 
-    def test_without_operators_nothing_breaks_and_nothing_is_queued(
+    def test_nothing_breaks_and_nothing_is_queued_without_operators(
         self, user: User, settings: Any
     ) -> None:
         settings.OPERATOR_EMAILS = []
@@ -576,7 +574,7 @@ class TestChecking:
         checked = alerts.check(now=NOON)
         assert (checked.people, checked.percentile) == (1, pytest.approx(50))
 
-    def test_who_is_erased_is_noticed_no_more_and_counts_no_more(
+    def test_an_erased_person_is_noticed_no_more_and_counts_no_more(
         self, plan: Plan, by: Actor
     ) -> None:
         gone, stays = people(2, plan, by)

@@ -104,24 +104,22 @@ class TestCosts:
         call = ask(user, prices=PRICES._replace(cached_input=None))
         assert end(user, call, input=1_000, cached_input=400).cost == 2_500
 
-    def test_what_is_written_to_a_cache_costs_its_own_price(self, user: User) -> None:
+    def test_cache_writes_cost_their_own_price(self, user: User) -> None:
         call = ask(user, prices=PRICES._replace(cache_write=3_125_000))
         record = end(user, call, input=1_000, cached_input=400, cache_write=500, output=2)
         assert record.cost == 250 + 400 * 1_250_000 // 10**6 + -(-500 * 3_125_000 // 10**6) + 2_000
         assert (record.cache_write_tokens, record.cache_write_price) == (500, 3_125_000)
 
-    def test_what_is_written_to_a_cache_costs_as_other_input_without_a_price(
-        self, user: User
-    ) -> None:
+    def test_cache_writes_without_a_price_cost_as_other_input(self, user: User) -> None:
         assert end(user, ask(user), input=1_000, cache_write=400).cost == 2_500
 
-    def test_what_is_less_than_a_millionth_is_rounded_up(self, user: User) -> None:
+    def test_a_cost_below_a_millionth_is_rounded_up(self, user: User) -> None:
         cheap = Prices(input=1, cached_input=None, output=1)
         assert end(user, ask(user, prices=cheap), input=1, output=0).cost == 1
         assert end(user, ask(user, prices=cheap), input=10**6, output=1).cost == 2
         assert end(user, ask(user, prices=cheap)).cost == 0
 
-    def test_without_prices_no_cost_is_known(self, user: User) -> None:
+    def test_no_cost_is_known_without_prices(self, user: User) -> None:
         assert end(user, ask(user, prices=UNKNOWN), input=1_000, output=5).cost is None
 
     def test_a_call_that_died_has_a_cost_too(self, user: User) -> None:
@@ -347,7 +345,7 @@ class TestTelling:
         assert "refused" in says
         assert listed(DECEMBER) == []
 
-    def test_where_a_budget_is_the_front_page_names_models_that_none_counts(
+    def test_the_front_page_names_models_that_no_budget_counts(
         self, organisation: Client, by: Actor, settings: Any
     ) -> None:
         def listed() -> list[str]:
@@ -376,7 +374,7 @@ class TestSetting:
         ]
 
     @pytest.mark.parametrize(("monthly", "reason"), [(0, "x"), (-1, "x"), (10**16, "x"), (1, " ")])
-    def test_what_is_no_budget_is_refused(
+    def test_a_number_that_is_no_budget_is_refused(
         self, organisation: Client, by: Actor, monthly: int, reason: str
     ) -> None:
         with pytest.raises(InvalidRequest):

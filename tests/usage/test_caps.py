@@ -111,7 +111,7 @@ class TestReserving:
         assert record.expires_at == NOON + timedelta(seconds=660)
         assert_totals_are_the_ledger(user)
 
-    def test_what_is_left_before_a_call_is_less_by_others_that_run_and_not_by_itself(
+    def test_the_rest_before_a_call_is_less_by_others_that_run_and_not_by_itself(
         self, user: User
     ) -> None:
         plan = caps(10_000, 5_000, 20_000)
@@ -121,13 +121,13 @@ class TestReserving:
         third = ask(user, plan, prompt=100, output=100)
         assert (third.remaining_month, third.remaining_day) == (3_600, 12_300)
 
-    def test_what_is_left_after_a_call_has_its_reservation_back(self, user: User) -> None:
+    def test_the_rest_after_a_call_has_its_reservation_back(self, user: User) -> None:
         plan = caps(10_000, 5_000, 20_000)
         ask(user, plan, prompt=50, output=100)
         after = settled(ask(user, plan, prompt=300, output=4_000), prompt=200, output=40)
         assert after == After(remaining_month=4_860, taken_today=390)
 
-    def test_without_caps_everything_is_granted(self, user: User) -> None:
+    def test_everything_is_granted_without_caps(self, user: User) -> None:
         reservation = ask(user, ROOMY, prompt=10**9, output=10**6)
         assert reservation.output_limit == 10**6
         assert (reservation.remaining_month, reservation.remaining_day) == (None, None)
@@ -188,7 +188,9 @@ class TestReserving:
         assert problem.headers["X-Tokens-Remaining-Day"] == "52555"
         assert ask(user, day, prompt=1_000).output_limit == 1_000
 
-    def test_nor_is_one_that_is_too_large_for_the_rest_of_the_month(self, user: User) -> None:
+    def test_a_call_too_large_for_the_rest_of_the_month_is_not_waited_for_either(
+        self, user: User
+    ) -> None:
         month = caps(1_000, None)
         done(ask(user, month, prompt=400), prompt=400, output=1)
         held = ask(user, month, prompt=100)
@@ -203,7 +205,7 @@ class TestReserving:
         assert problem.headers["X-Tokens-Remaining-Month"] == "500"
         done(held, prompt=100, output=1)
 
-    def test_what_is_used_up_is_called_so(self, user: User) -> None:
+    def test_a_cap_that_is_used_up_is_called_so(self, user: User) -> None:
         month = caps(None, 1_000)
         done(ask(user, month, output=990), prompt=1, output=990)
         with pytest.raises(MonthlyCapExceeded, check=_says("This month's tokens are used up.")):
@@ -218,11 +220,11 @@ class TestReserving:
         with pytest.raises(MonthlyCapExceeded):
             ask(user, month, output=5)
 
-    def test_what_no_period_has_room_for_is_called_so(self, user: User) -> None:
+    def test_a_call_that_no_period_has_room_for_is_called_so(self, user: User) -> None:
         with pytest.raises(DailyLimitReached, check=_says("more than the whole limit of 1,000.")):
             ask(user, caps(None, None, 1_000), prompt=1_000)
 
-    def test_what_only_running_calls_hold_is_worth_waiting_for(self, user: User) -> None:
+    def test_tokens_that_only_running_calls_hold_are_worth_waiting_for(self, user: User) -> None:
         running = ask(user, caps(None, 1000), output=1000)
         with pytest.raises(CapReserved) as refusal:
             ask(user, caps(None, 1000))
@@ -344,7 +346,7 @@ class TestSettling:
         assert (record.input_tokens, record.output_tokens) == (10, 20)
         assert_totals_are_the_ledger(user)
 
-    def test_what_died_is_settled_when_its_reservation_expires(self, user: User) -> None:
+    def test_a_call_that_died_is_settled_when_its_reservation_expires(self, user: User) -> None:
         reservation = ask(user, ROOMY, prompt=10, output=20)
         assert settle_abandoned(now=NOON + timedelta(seconds=659)) == 0
         assert settle_abandoned(now=NOON + timedelta(seconds=660)) == 1

@@ -35,7 +35,7 @@ class TestNoting:
             assert record.checkpoint_at is not None
         assert_totals_are_the_ledger(user)
 
-    def test_with_nothing_to_note_nothing_is_asked(self, django_assert_num_queries) -> None:
+    def test_no_query_is_made_with_nothing_to_note(self, django_assert_num_queries) -> None:
         with django_assert_num_queries(0):
             assert checkpoint([]) == set()
 
@@ -99,7 +99,7 @@ class TestAbandoned:
         record = UsageRecord.objects.get()
         assert (record.input_tokens, record.output_tokens) == (0, 0)
 
-    def test_without_a_number_it_is_charged_what_it_may_have_cost(self, user: User) -> None:
+    def test_a_call_without_a_number_is_charged_what_it_may_have_cost(self, user: User) -> None:
         call = ask(user, ROOMY, prompt=10, output=20)
         checkpoint([SoFar(call.record_id, None, None, None, P)])
         UsageRecord.objects.update(expires_at=NOON)
@@ -131,9 +131,7 @@ class TestRaces:
         assert_totals_are_the_ledger(user)
         assert_totals_are_the_ledger(another)
 
-    def test_of_a_checkpoint_the_last_word_and_a_run_that_is_late_one_settles(
-        self, user: User
-    ) -> None:
+    def test_one_of_a_checkpoint_the_last_word_and_a_late_run_settles(self, user: User) -> None:
         for _ in range(10):
             call = ask(user, ROOMY, prompt=1, output=1)
 

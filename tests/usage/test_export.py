@@ -59,7 +59,7 @@ def test_ndjson_has_nothing_where_nothing_is_known(
     assert latest["cost_usd"] == "0.006000"
 
 
-def test_what_a_caller_said_of_a_call_is_in_both(console: Browser, user: User) -> None:
+def test_the_labels_of_a_caller_are_in_both(console: Browser, user: User) -> None:
     ask(user, labels={"user": "=seat-7", "metadata": {"project": "=Ünder"}})
     (row,) = csv.DictReader(StringIO(exported(console, "csv")))
     assert (row["caller_user"], json.loads(row["metadata"])) == ("'=seat-7", {"project": "=Ünder"})

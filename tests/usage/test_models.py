@@ -39,7 +39,7 @@ class TestNumbers:
             model._default_manager.update(**{name: 0})
         assert UsageRecord.objects.get().pk == call.record_id
 
-    def test_what_is_empty_counts_for_nothing(self, user: User) -> None:
+    def test_an_empty_column_counts_for_nothing(self, user: User) -> None:
         done(ask(user, ROOMY), prompt=1, output=2)
         MonthlyUsage.objects.update(input_cap=None, output_cap=None)
         assert UsageRecord.objects.filter(checkpoint_input=None, input_tokens=1).exists()

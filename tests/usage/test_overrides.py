@@ -46,7 +46,7 @@ def test_nothing_is_a_number_too(user: User, by: Actor, now: datetime) -> None:
     assert caps(user, now) == (500_000, 100_000, 0)
 
 
-def test_of_several_the_latest_counts_alone(user: User, by: Actor, now: datetime) -> None:
+def test_the_latest_of_several_counts_alone(user: User, by: Actor, now: datetime) -> None:
     grant(user, by, now, monthly_input_tokens=900_000)
     latest = grant(user, by, now, daily_tokens=200_000)
     assert caps(user, now) == (500_000, 100_000, 200_000)
@@ -154,7 +154,9 @@ class TestExtraAllowances:
         plan = PlanCaps(monthly_input=500_000, monthly_output=100_000, daily=None)
         assert balance(user_id=user.pk, plan=plan, now=now)[1:4] == (500_000, 250_000, 50_007)
 
-    def test_on_top_of_no_cap_there_is_none(self, user: User, by: Actor, now: datetime) -> None:
+    def test_no_allowance_stands_on_top_of_no_cap(
+        self, user: User, by: Actor, now: datetime
+    ) -> None:
         extra(user, by, now, monthly_output_tokens=1, monthly_input_tokens=1, daily_tokens=1)
         none = PlanCaps(monthly_input=None, monthly_output=None, daily=None)
         assert balance(user_id=user.pk, plan=none, now=now)[1:4] == (None, None, None)

@@ -222,6 +222,6 @@ def test_it_takes_the_same_queries_for_any_number_of_people(
     "arguments",
     [["--client", "nobody", "--month", "2026-11"], ["--client", "acme", "--month", "x"]],
 )
-def test_what_there_is_not_is_an_error(organisation: Client, arguments: list[str]) -> None:
+def test_an_unknown_client_or_month_is_an_error(organisation: Client, arguments: list[str]) -> None:
     with pytest.raises(CommandError):
         call_command("usage_statement", *arguments)

@@ -182,7 +182,7 @@ class TestRunningCalls:
         assert (event.target_id, event.reason) == (str(user.pk), "Loops.")
         assert event.after == {"call": str(one.record_id), "model": "small"}
 
-    def test_what_has_ended_is_not_ended(self, user: User, by: Actor) -> None:
+    def test_a_call_that_has_ended_is_not_ended_again(self, user: User, by: Actor) -> None:
         call = ask(user)
         settle(
             record_id=call.record_id,
@@ -207,7 +207,7 @@ class TestRunningCalls:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_calls_that_race_a_stop_each_is_refused_or_told_to_end(user: User, by: Actor) -> None:
+def test_each_call_that_races_a_stop_is_refused_or_told_to_end(user: User, by: Actor) -> None:
     ask(user)
 
     def call() -> object:

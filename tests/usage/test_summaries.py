@@ -60,7 +60,7 @@ def call(
         )
 
 
-def test_before_the_first_call_everything_is_left(user: User) -> None:
+def test_everything_is_left_before_the_first_call(user: User) -> None:
     month = summary(user_id=user.pk, plan=PLAN, now=NOON)
     assert (month.input.used, month.input.in_flight, month.input.remaining) == (0, 0, 10_000)
     assert (month.day.remaining, month.day.resets_at) == (
@@ -70,7 +70,7 @@ def test_before_the_first_call_everything_is_left(user: User) -> None:
     assert (month.calls, month.by_day, month.by_model) == (0, [], [])
 
 
-def test_what_runs_is_in_flight_and_not_used(user: User) -> None:
+def test_a_running_call_is_in_flight_and_not_used(user: User) -> None:
     call(user)
     call(user, spent=None)
     month = summary(user_id=user.pk, plan=PLAN, now=NOON)
@@ -146,7 +146,7 @@ def test_a_new_day_and_a_new_month_begin_at_nothing(user: User) -> None:
     assert tomorrow.input.used == 0
 
 
-def test_of_others_nothing_is_read(user: User) -> None:
+def test_nothing_of_others_is_read(user: User) -> None:
     other = User.objects.create_user("bert@acme.test", client=user.client)
     call(other)
     call(other, spent=None)
@@ -163,7 +163,7 @@ def test_it_takes_as_few_queries_for_many_calls_as_for_one(
         summary(user_id=user.pk, plan=PLAN, now=NOON)
 
 
-def test_over_http_it_has_the_promised_shape(signed_in: APIClient, user: User) -> None:
+def test_the_summary_has_the_promised_shape_over_http(signed_in: APIClient, user: User) -> None:
     now = datetime.now(UTC)
     call(user, now=now)
     call(user, now=now, spent=None)
@@ -185,7 +185,7 @@ def test_over_http_it_has_the_promised_shape(signed_in: APIClient, user: User) -
     assert list(body) == ["period", "input", "output", "day", "calls", "by_day", "by_model"]
 
 
-def test_where_there_is_no_cap_there_is_null(signed_in: APIClient, user: User) -> None:
+def test_a_missing_cap_is_null(signed_in: APIClient, user: User) -> None:
     assert user.client is not None
     plan = user.client.licence.plan
     plan.monthly_input_tokens = plan.monthly_output_tokens = plan.daily_tokens = None

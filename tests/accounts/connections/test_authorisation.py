@@ -42,7 +42,7 @@ def began(who: Who, now: datetime) -> Begun:
     return begin(**who, redirect_uri=REDIRECT, now=now)
 
 
-def test_what_was_begun_is_recognised_with_its_port_and_verifier(who: Who, now: datetime) -> None:
+def test_an_authorisation_is_recognised_with_its_port_and_verifier(who: Who, now: datetime) -> None:
     begun = began(who, now)
     assert begun.expires_at == now + LIFETIME
     assert len(begun.state) == 43
@@ -83,7 +83,7 @@ def test_a_state_is_nothing_in_other_hands_and_not_used_up_by_them(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_many_who_bring_a_state_at_once_one_gets_past(who: Who, now: datetime) -> None:
+def test_a_state_that_many_bring_at_once_lets_one_past(who: Who, now: datetime) -> None:
     for _ in range(5):
         bring: Callable[[], Asked] = partial(consume, **who, state=began(who, now).state, now=now)
         results = race(*[bring] * 8)
@@ -129,7 +129,7 @@ def test_a_person_has_only_so_many_under_way(who: Who, now: datetime) -> None:
     assert consume(**who, state=states[2], now=now)
 
 
-def test_what_nobody_ended_is_forgotten(who: Who, now: datetime) -> None:
+def test_an_authorisation_that_nobody_ended_is_forgotten(who: Who, now: datetime) -> None:
     began(who, now - LIFETIME)
     began(who, now)
     ConnectionAttempt.objects.update(expires_at=now + timedelta(seconds=1))

@@ -71,7 +71,7 @@ class TestHere:
         with pytest.raises(ConnectionNotFound):
             disconnect(user_id=user.pk, provider="sheets", by=by, now=now)
 
-    def test_what_is_needed_to_revoke_it_is_encrypted_and_not_in_the_queue(
+    def test_the_tokens_to_revoke_are_encrypted_and_not_in_the_queue(
         self, waiting: ConnectionRevocation
     ) -> None:
         job = ProcrastinateJob.objects.get(task_name="accounts.revoke_connection")
@@ -88,7 +88,7 @@ class TestHere:
         assert Connection.objects.count() == 1
         assert jobs() == []
 
-    def test_who_is_disabled_is_disconnected(
+    def test_a_disabled_person_is_disconnected(
         self, connection: Connection, user: User, by: Actor, now: datetime
     ) -> None:
         begin(
@@ -103,14 +103,14 @@ class TestHere:
         assert not ConnectionAttempt.objects.exists()
         assert ConnectionRevocation.objects.count() == 1
 
-    def test_who_is_deleted_is_disconnected_and_still_revoked(
+    def test_a_deleted_person_is_disconnected_and_still_revoked(
         self, party: Party, connection: Connection, user: User, by: Actor, now: datetime
     ) -> None:
         delete_user(user_id=user.pk, reason="left", by=by, now=now)
         assert revoke(revocation_id=ConnectionRevocation.objects.get().pk, now=now)
         assert not ConnectionRevocation.objects.exists()
 
-    def test_without_a_revocation_endpoint_there_is_nothing_to_queue(
+    def test_a_provider_without_a_revocation_endpoint_leaves_nothing_to_queue(
         self, party: Party, connection: Connection, user: User, by: Actor, now: datetime,
         settings: Any,
     ) -> None:  # fmt: skip
@@ -187,7 +187,7 @@ class TestThere:
         party.answers = [Said(200)]
         assert revoke(revocation_id=waiting.pk, now=now)
 
-    def test_after_two_weeks_operators_are_told_instead(
+    def test_operators_are_told_after_two_weeks_instead(
         self, party: Party, waiting: ConnectionRevocation, by: Actor, now: datetime,
         console: Browser,
     ) -> None:  # fmt: skip

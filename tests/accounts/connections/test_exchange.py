@@ -25,7 +25,7 @@ def test_an_answer_in_time_is_read_whole(party: Party) -> None:
 
 
 @pytest.mark.parametrize("drip_in", ["body", "nothing at all"])
-def test_whoever_takes_too_long_is_cut_off(
+def test_a_provider_that_takes_too_long_is_cut_off(
     party: Party, monkeypatch: pytest.MonkeyPatch, drip_in: str
 ) -> None:
     monkeypatch.setattr(exchange, "MOST_SECONDS", 0.5)

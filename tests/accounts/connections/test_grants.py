@@ -83,7 +83,7 @@ class TestCompleting:
         assert asked(user, by, now).access_token == "access-2"
         assert ConnectionRevocation.objects.count() == 1
 
-    def test_where_a_provider_keeps_one_grant_nothing_is_revoked_that_would_end_the_new_one(
+    def test_a_provider_that_keeps_one_grant_gets_no_revocation_that_ends_the_new_one(
         self, party: Party, settings: Any, user: User, session: Session, by: Actor, now: datetime
     ) -> None:
         configure(settings, sheets=party.provider(one_grant=True))
@@ -136,7 +136,7 @@ class TestCompleting:
         assert party.forms == []
 
     @pytest.mark.django_db(transaction=True)
-    def test_who_is_disabled_meanwhile_is_not_connected_and_the_grant_is_revoked(
+    def test_a_person_disabled_meanwhile_is_not_connected_and_the_grant_is_revoked(
         self, party: Party, user: User, session: Session, by: Actor, now: datetime
     ) -> None:
         def shut_out(form: Form) -> None:
@@ -193,7 +193,7 @@ class TestFresh:
         assert asked(user, by, later, "access-1").access_token == "access-2"
         assert asked(user, by, later, "access-1").access_token == "access-2"
 
-    def test_without_a_refresh_token_it_needs_the_person_once_it_has_ended(
+    def test_a_grant_without_a_refresh_token_needs_the_person_once_it_has_ended(
         self, party: Party, user: User, session: Session, by: Actor, now: datetime
     ) -> None:
         party.answers = [says(access_token="a", expires_in=3600)]
@@ -304,7 +304,7 @@ class TestFailing:
 
 @pytest.mark.django_db(transaction=True)
 class TestAtOnce:
-    def test_of_many_one_asks_and_all_get_its_token(
+    def test_one_of_many_asks_and_all_get_its_token(
         self, party: Party, connection: Connection, user: User, by: Actor, now: datetime
     ) -> None:
         party.answers = [Said(200, tokens(2).body, before=lambda _: time.sleep(0.3)), tokens(3)]
@@ -314,7 +314,7 @@ class TestAtOnce:
         assert {getattr(each, "access_token", each) for each in results} == {"access-2"}
         assert len(party.forms) == before + 1
 
-    def test_who_waits_too_long_is_told_to_come_again(
+    def test_a_caller_who_waits_too_long_is_told_to_come_again(
         self, party: Party, connection: Connection, user: User, by: Actor, now: datetime,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip

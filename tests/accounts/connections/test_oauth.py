@@ -95,7 +95,7 @@ def test_a_client_without_a_secret_names_itself(party: Party, now: datetime) -> 
 
 
 @pytest.mark.parametrize("absent", [{}, {"refresh_token": None}, {"refresh_token": ""}])
-def test_without_a_new_refresh_token_the_old_one_stays(
+def test_the_old_refresh_token_stays_without_a_new_one(
     party: Party, now: datetime, absent: dict[str, Any]
 ) -> None:
     party.answers = [says(access_token="a", expires_in=60, **absent)]
@@ -138,7 +138,7 @@ def test_a_token_that_does_not_end_and_cannot_be_renewed_has_no_end(
         (["x"], None),
     ],
 )
-def test_what_is_no_scope_is_left_out(
+def test_a_word_that_is_no_scope_is_left_out(
     party: Party, now: datetime, scope: object, scopes: list[str] | None
 ) -> None:
     party.answers = [tokens(2, scope=scope)]

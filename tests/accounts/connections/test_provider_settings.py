@@ -70,7 +70,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("value", BAD)
-def test_what_cannot_be_used_is_refused_without_being_repeated(value: str) -> None:
+def test_unusable_settings_are_refused_without_being_repeated(value: str) -> None:
     with pytest.raises(ValidationError) as raised:
         read(value)
     assert "canary" not in str(raised.value)

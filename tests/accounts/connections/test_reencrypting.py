@@ -28,7 +28,7 @@ class Keys:
         return list(self.keys)
 
 
-def test_after_it_the_old_key_is_needed_no_more(
+def test_the_old_key_is_needed_no_more_after_it(
     connection: Connection, user: User, session: Session, by: Actor, now: datetime, settings: Any,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -44,7 +44,9 @@ def test_after_it_the_old_key_is_needed_no_more(
     assert reencrypt() == (0, 0)
 
 
-def test_what_no_key_opens_stays_and_is_counted(connection: Connection, settings: Any) -> None:
+def test_a_value_that_no_key_opens_stays_and_is_counted(
+    connection: Connection, settings: Any
+) -> None:
     before = settings.ENCRYPTION_KEYS
     settings.ENCRYPTION_KEYS = Keys(Fernet.generate_key().decode())
     assert reencrypt() == (0, 2)
@@ -52,7 +54,7 @@ def test_what_no_key_opens_stays_and_is_counted(connection: Connection, settings
     assert tokens_of(Connection.objects.get()) == ["refresh-1", "access-1"]
 
 
-def test_what_was_bound_to_no_row_is_read_and_bound_by_it(
+def test_a_value_bound_to_no_row_is_read_and_bound_by_it(
     connection: Connection, signing_key: None, settings: Any, by: Actor, now: datetime,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip

@@ -142,7 +142,7 @@ def test_every_token_verifies_throughout_two_rotations_also_with_a_list_that_may
     assert len(json.loads(fetched())["keys"]) == 3
 
 
-def test_in_a_plain_rotation_a_list_of_now_verifies_whatever_process_it_came_from(
+def test_a_list_of_now_verifies_in_a_plain_rotation_from_whatever_process(
     user: User, signing_key: None, by: Actor, hours: Hours
 ) -> None:
     rotate_signing_key(publish_ahead=timedelta(0), by=by, now=hours.now)

@@ -95,7 +95,7 @@ def test_strangers_have_rows_read_twice_a_second_and_what_is_no_kid_not_at_all(
 
 
 @pytest.mark.django_db
-def test_what_was_revoked_is_known_and_not_looked_for(
+def test_a_revoked_key_is_known_and_not_looked_for(
     signing_key: None, by: Actor, now: datetime, clock: Clock
 ) -> None:
     (old,) = SigningKey.objects.all()
@@ -196,7 +196,7 @@ def test_keys_whose_rows_cannot_be_read_are_listed_but_not_believed_for_long(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_who_waits_for_a_reading_that_fails_does_not_wait_for_another(
+def test_a_caller_whose_reading_fails_does_not_wait_for_another(
     signing_key: None, now: datetime, clock: Clock
 ) -> None:
     ring = KeyRing()
@@ -243,7 +243,7 @@ def test_nobody_waits_for_a_reading_that_takes_long(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_whoever_comes_while_they_are_read_waits_for_them_too(
+def test_a_caller_who_comes_while_they_are_read_waits_for_them_too(
     signing_key: None, by: Actor, now: datetime, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accounts.keys.key_ring.WAIT_SECONDS", 30)

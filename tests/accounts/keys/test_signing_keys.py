@@ -223,7 +223,7 @@ class TestCommand:
             ["--publish-first", "2161"],
         ],
     )
-    def test_what_makes_no_sense_is_refused(self, arguments: list[str]) -> None:
+    def test_nonsense_is_refused(self, arguments: list[str]) -> None:
         with pytest.raises(CommandError):
             call_command("rotate_signing_key", *arguments)
         with pytest.raises(CommandError):
@@ -287,7 +287,7 @@ class TestEmergency:
 @pytest.mark.django_db(transaction=True)
 class TestAtOnce:
     @pytest.mark.parametrize("ahead", [AT_ONCE, A_DAY])
-    def test_of_several_rotations_one_makes_the_key(
+    def test_one_of_several_rotations_makes_the_key(
         self, organisation: Client, signing_key: None, by: Actor, now: datetime, ahead: timedelta
     ) -> None:
         def rotate() -> SigningKey:
@@ -298,7 +298,7 @@ class TestAtOnce:
         assert SigningKey.objects.get(superseded_at=None).kid in kids
         assert SigningKey.objects.count() == 2
 
-    def test_of_several_emergencies_and_rotations_one_key_is_left_that_signs(
+    def test_one_key_that_signs_is_left_of_several_emergencies_and_rotations(
         self, organisation: Client, signing_key: None, by: Actor, now: datetime
     ) -> None:
         def replace() -> SigningKey:

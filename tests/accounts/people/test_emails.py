@@ -27,7 +27,7 @@ UNSEEN = {
 
 
 @pytest.mark.parametrize("email", UNSEEN.values(), ids=UNSEEN)
-def test_what_cannot_be_seen_is_no_part_of_an_email(email: str) -> None:
+def test_an_invisible_character_is_no_part_of_an_email(email: str) -> None:
     assert not is_email(email)
 
 

@@ -66,7 +66,7 @@ def test_files_are_read_as_spreadsheets_write_them(text: str, named: list[tuple[
         (b"email\n" + b"x" * MOST_BYTES, "too_large", "the limit is 256 KiB"),
     ],
 )
-def test_what_is_no_such_file_is_refused_in_plain_words(
+def test_another_kind_of_file_is_refused_in_plain_words(
     content: bytes, code: str, sentence: str
 ) -> None:
     with pytest.raises(FileRefused) as refused:
@@ -103,7 +103,7 @@ def test_people_can_be_added_without_mailing_them(
 
 
 @pytest.mark.django_db
-def test_what_would_happen_is_told_line_by_line_and_changes_nothing(
+def test_a_preview_is_told_line_by_line_and_changes_nothing(
     user: User, organisation: Client, plan: Plan, by: Actor, now: datetime
 ) -> None:
     other = create_client(name="Borealis", plan=plan, by=by, now=now)

@@ -59,7 +59,7 @@ def test_emails_are_found_as_people_write_them(text: str, found: list[tuple[int,
 
 
 @pytest.mark.django_db
-def test_who_is_new_is_added_and_mailed_a_link_of_72_hours(
+def test_a_new_person_is_added_and_mailed_a_link_of_72_hours(
     organisation: Client, by: Actor, now: datetime, mailoutbox: Any
 ) -> None:
     done = ask("Ada@ACME.test, bert@acme.test", organisation, by, now)
@@ -80,7 +80,7 @@ def test_who_is_new_is_added_and_mailed_a_link_of_72_hours(
 
 
 @pytest.mark.django_db
-def test_who_has_not_accepted_is_invited_again_and_the_old_link_is_void(
+def test_a_person_who_has_not_accepted_is_invited_again_and_the_old_link_is_void(
     organisation: Client, by: Actor, now: datetime, mailoutbox: Any
 ) -> None:
     ask("ada@acme.test", organisation, by, now)
@@ -98,7 +98,7 @@ def test_who_has_not_accepted_is_invited_again_and_the_old_link_is_void(
 
 
 @pytest.mark.django_db
-def test_who_has_a_password_or_is_disabled_is_left_alone(
+def test_a_person_with_a_password_or_disabled_is_left_alone(
     user: User, organisation: Client, by: Actor, now: datetime
 ) -> None:
     gone = User.objects.create_user("gone@acme.test", client=organisation, is_active=False)

@@ -75,7 +75,7 @@ class TestRule:
             assert len(each.replace("-", "")) == LENGTH == 23
 
     @pytest.mark.parametrize("typed", ["{}", " {} ", "{} ", "\t{}\n"])
-    def test_how_it_is_typed_does_not_matter(
+    def test_the_way_it_is_typed_does_not_matter(
         self, user: User, by: Actor, now: datetime, typed: str
     ) -> None:
         password = made(user, by=by, now=now).password
@@ -229,7 +229,7 @@ def _empty_queue() -> Iterator[None]:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("_empty_queue")
-def test_of_many_uses_at_once_one_sets_the_password(
+def test_one_of_many_uses_at_once_sets_the_password(
     organisation: Client, by: Actor, now: datetime
 ) -> None:
     user = User.objects.create_user("ada@acme.test", PASSWORD, client=organisation)

@@ -76,12 +76,12 @@ def test_an_email_is_one_operator(made: Any) -> None:
         made("FIRST@shell.test")
 
 
-def test_without_a_password_there_is_one_to_be_sent(made: Any) -> None:
+def test_an_owner_without_a_password_is_told_how_to_set_one(made: Any) -> None:
     assert "use changepassword" in made("first@shell.test", None)
     assert not User.objects.get().has_usable_password()
 
 
-def test_who_is_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_person_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     typed = [NEW, NEW, NEW, NEW + "x"]
     monkeypatch.setattr("builtins.input", lambda question: "Second@shell.test")
     monkeypatch.setattr("accounts.management.terminal.getpass", lambda question: typed.pop(0))
@@ -100,7 +100,7 @@ def test_who_is_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         (["erase_user", "ada@acme.test", "--reason", "Asked."], "--confirm"),
     ],
 )
-def test_where_nobody_can_be_asked_a_command_says_what_to_do_instead(
+def test_a_command_says_what_to_do_where_nobody_can_be_asked(
     user: User, monkeypatch: pytest.MonkeyPatch, command: list[str], instead: str
 ) -> None:
     def nobody(question: str) -> str:

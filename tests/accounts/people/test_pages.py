@@ -51,7 +51,7 @@ class TestAsking:
         assert {(each.status_code, each.content) for each in answers} == {(204, b"")}
         assert len({tuple(sorted(each.headers.items())) for each in answers}) == 1
 
-    def test_without_the_database_it_can_be_asked_again_later(
+    def test_a_request_without_the_database_can_be_made_again_later(
         self, api: APIClient, user: User
     ) -> None:
         def times_out(*_: object) -> None:
@@ -64,7 +64,7 @@ class TestAsking:
         assert int(answer["Retry-After"]) > 0
         assert api.post(RESET, {"email": user.email}, format="json").status_code == 204
 
-    def test_while_too_many_wait_no_more_are_queued_whoever_is_meant(
+    def test_no_more_are_queued_while_too_many_wait_whoever_is_meant(
         self,
         api: APIClient,
         user: User,

@@ -175,7 +175,7 @@ class TestABrokenMailServer:
         with pytest.raises(Refused):
             tasks.send_password_link(user_id=str(user.pk), kind="reset")
 
-    def test_what_an_operator_has_sent_is_not_counted_where_it_fails(
+    def test_a_link_sent_by_an_operator_is_not_counted_where_it_fails(
         self, user: User, now: datetime
     ) -> None:
         with pytest.MonkeyPatch.context() as broken:
@@ -360,7 +360,7 @@ class TestUsing:
             use(secret, now=now)
 
     @pytest.mark.parametrize("nonsense", ["", "x", "a" * 43, "\ud800"])
-    def test_what_is_no_link_is_answered_like_a_spent_one(
+    def test_a_text_that_is_no_link_is_answered_like_a_spent_one(
         self, user: User, now: datetime, nonsense: str
     ) -> None:
         sent(user, now=now)
@@ -392,7 +392,7 @@ def _empty_queue() -> Iterator[None]:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("_empty_queue")
-def test_of_many_uses_at_once_one_sets_the_password(organisation: Client, now: datetime) -> None:
+def test_one_of_many_uses_at_once_sets_the_password(organisation: Client, now: datetime) -> None:
     user = User.objects.create_user("ada@acme.test", PASSWORD, client=organisation)
     secret = sent(user, now=now)
     passwords = [f"{NEW} {n}" for n in range(3)]

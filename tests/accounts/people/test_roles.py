@@ -173,7 +173,7 @@ def test_roles_mean_something_for_operators_who_may_sign_in_alone(role: str, bea
 
 
 @pytest.mark.django_db
-def test_who_can_be_made_an_operator(
+def test_people_who_can_be_made_operators(
     owner: User, bea: User, user: User, organisation: Client, by: Actor, now: datetime
 ) -> None:
     def make(person: User, *roles: str) -> None:
@@ -291,7 +291,7 @@ def test_the_last_owner_stays(owner: User, by: Actor, now: datetime) -> None:
     ],
     ids=["dismiss", "disable", "change"],
 )
-def test_of_owners_who_remove_each_other_at_once_one_remains(
+def test_one_of_the_owners_who_remove_each_other_at_once_remains(
     remove: Callable[..., Any], now: datetime
 ) -> None:
     for round_ in range(ROUNDS):

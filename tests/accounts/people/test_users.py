@@ -126,7 +126,7 @@ def test_an_invitation_ends_with_a_move_and_with_another_email(
 
 
 @pytest.mark.django_db
-def test_who_belongs_to_no_client_any_more_cannot_sign_in(
+def test_a_person_without_a_client_any_more_cannot_sign_in(
     user: User, pair: TokenPair, by: Actor, now: datetime
 ) -> None:
     assert move_user(user_id=user.pk, client=None, reason="Left.", by=by, now=now) == 1

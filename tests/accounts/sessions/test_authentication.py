@@ -147,7 +147,7 @@ def test_hosts_whose_clocks_differ_believe_each_other(api: APIClient, pair: Toke
     assert answer(api, f"Bearer {signed(ahead, key, kid)}")[0] == 200
 
 
-def test_what_a_retired_or_a_revoked_key_has_signed_is_refused(
+def test_a_token_of_a_retired_or_revoked_key_is_refused(
     api: APIClient, pair: TokenPair, now: datetime
 ) -> None:
     kid, key = ring.signer(now=now)
@@ -214,7 +214,7 @@ class TestKeys:
         stored = bytes(row.private_key)
         assert b"PRIVATE" in decrypt(stored, place=row.place("private_key"))
 
-    def test_without_a_key_signing_in_is_unavailable_and_not_an_error(
+    def test_signing_in_without_a_key_is_unavailable_and_not_an_error(
         self, api: APIClient, user: User
     ) -> None:
         response = api.post(

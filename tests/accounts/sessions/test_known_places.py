@@ -34,7 +34,7 @@ def limits(address: str | None = ELSEWHERE, device: str = "") -> list[tuple[str,
     return list(account_of("Ada@Acme.test", device=at).limits)
 
 
-def test_who_has_never_signed_in_is_a_stranger_everywhere(user: User) -> None:
+def test_a_person_who_has_never_signed_in_is_a_stranger_everywhere(user: User) -> None:
     assert limits(HERE, "desk-7") == limits(None) == STRANGER
 
 
@@ -46,7 +46,7 @@ class TestOfAPerson:
         assert limits(HERE, "desk-8") == limits(HERE)
         assert limits(ELSEWHERE, "desk-8") == limits(ELSEWHERE) == limits(None) == STRANGER
 
-    def test_so_is_an_address_that_a_session_has_moved_to(self) -> None:
+    def test_an_address_that_a_session_has_moved_to_is_known_too(self) -> None:
         Session.objects.update(last_used_from=ELSEWHERE)
         assert limits(ELSEWHERE) == [key("address", "ada@acme.test", f"{ELSEWHERE}/32")]
 

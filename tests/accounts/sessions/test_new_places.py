@@ -39,7 +39,9 @@ def test_the_first_sign_in_of_all_is_no_news(user: User, now: datetime) -> None:
         Device(),
     ],
 )
-def test_nor_is_a_device_or_a_network_of_before(user: User, now: datetime, device: Device) -> None:
+def test_a_device_or_a_network_of_before_is_not_new(
+    user: User, now: datetime, device: Device
+) -> None:
     enter(user, HOME, now)
     enter(user, device, now + timedelta(days=1))
     assert mails() == []
@@ -53,7 +55,7 @@ def test_nor_is_a_device_or_a_network_of_before(user: User, now: datetime, devic
         Device(fingerprint="desk-8", address="2001:db8::1"),
     ],
 )
-def test_of_another_device_elsewhere_the_person_is_told(
+def test_the_person_is_told_of_another_device_elsewhere(
     user: User, now: datetime, device: Device
 ) -> None:
     enter(user, HOME, now)
@@ -96,7 +98,7 @@ def test_anothers_places_are_not_ones_own(user: User, now: datetime) -> None:
     assert [mail["to"] for mail in mails()] == [["bob@acme.test"]]
 
 
-def test_where_the_sessions_are_long_gone_everything_is_new(user: User, now: datetime) -> None:
+def test_everything_is_new_where_the_sessions_are_long_gone(user: User, now: datetime) -> None:
     enter(user, HOME, now)
     Session.objects.all().delete()
     enter(user, HOME, now + timedelta(days=400))

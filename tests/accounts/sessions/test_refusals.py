@@ -53,7 +53,7 @@ def test_a_refusal_is_an_event_of_the_account(user: User, now: datetime) -> None
 
 
 @pytest.mark.parametrize("case", ["disabled", "without a client"])
-def test_so_is_that_of_a_right_password_that_opens_nothing(
+def test_a_right_password_that_opens_nothing_is_a_refusal_too(
     user: User, signing_key: None, now: datetime, case: str
 ) -> None:
     User.objects.update(**({"is_active": False} if case == "disabled" else {"client": None}))
@@ -75,7 +75,7 @@ def test_a_minute_has_one_for_each_account(user: User, organisation: Client, now
 
 
 @pytest.mark.django_db(transaction=True)
-def test_also_where_two_workers_write_at_once(user: User, now: datetime) -> None:
+def test_one_of_several_workers_writes_it_at_once(user: User, now: datetime) -> None:
     given = {"email": user.email, "address": "192.0.2.7", "request_id": "", "at": now}
     ended = race(*[lambda: record_refusal(**given) for _ in range(4)])
     assert sorted(ended) == [False, False, False, True]
@@ -88,7 +88,7 @@ def test_an_email_that_nobody_has_leaves_nothing(user: User, now: datetime) -> N
     assert events() == []
 
 
-def test_what_is_no_email_is_not_even_queued(user: User, now: datetime) -> None:
+def test_a_text_that_is_no_email_is_not_even_queued(user: User, now: datetime) -> None:
     guess("my password in the wrong field", now)
     assert queued() == []
 
@@ -114,7 +114,7 @@ def test_a_known_and_an_unknown_account_cost_the_same(
     assert [args["email"] for args in queued()] == [user.email, "bob@acme.test"]
 
 
-def test_while_too_many_jobs_wait_none_is_queued(
+def test_no_job_is_queued_while_too_many_wait(
     user: User, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("config.jobs.queue.MAY_WAIT", 2)

@@ -115,7 +115,9 @@ def test_a_replaced_token_of_an_ended_session_leaves_evidence_too(
 
 
 @pytest.mark.usefixtures("second")
-def test_of_somebody_who_was_disabled_as_well(first: str, user: User, now: datetime) -> None:
+def test_reuse_by_a_disabled_person_is_evidence_as_well(
+    first: str, user: User, now: datetime
+) -> None:
     revoke_all(user_id=user.pk, by=Actor(name="test"), reason="test", now=now)
     User.objects.update(is_active=False)
     replay(first, now)
@@ -231,7 +233,7 @@ class TestMail:
 
 
 @pytest.mark.usefixtures("second")
-def test_where_the_client_is_gone_reuse_is_noticed_and_a_retry_is_no_reuse(
+def test_reuse_is_noticed_and_a_retry_is_none_where_the_client_is_gone(
     first: str, second: TokenPair, organisation: Client, now: datetime
 ) -> None:
     key = "k" * 22

@@ -59,7 +59,7 @@ class TestRotation:
     @pytest.mark.parametrize(
         "case", ["expired", "revoked", "disabled", "client-less", "signed out"]
     )
-    def test_what_no_longer_counts_is_refused(
+    def test_a_token_that_no_longer_counts_is_refused(
         self, case: str, pair: TokenPair, user: User, by: Actor, now: datetime
     ) -> None:
         at = now
@@ -179,7 +179,7 @@ class TestKeyedRetry:
         with pytest.raises(InvalidRefreshToken):
             retried(pair.refresh, now)
 
-    def test_with_the_person_it_is_deleted(
+    def test_it_is_deleted_with_the_person(
         self, pair: TokenPair, user: User, by: Actor, now: datetime
     ) -> None:
         retried(retried(pair.refresh, now).refresh, now)
@@ -266,7 +266,7 @@ class TestTheEndOfASession:
         pair = sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
         assert pair.expires_in == lasts(pair) == 1800
 
-    def test_after_it_nothing_refreshes(self, user: User, signing_key: None, now: datetime) -> None:
+    def test_nothing_refreshes_after_it(self, user: User, signing_key: None, now: datetime) -> None:
         first = sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
         over = now + timedelta(days=1)
         with pytest.raises(InvalidRefreshToken):
@@ -314,7 +314,7 @@ class TestWhatTheDatabaseHolds:
         with pytest.raises(IntegrityError, match=constraint):
             replaced.update(**broken)
 
-    def test_what_is_revoked_by_sql_has_no_box_and_gets_none(
+    def test_a_token_revoked_by_sql_has_no_box_and_gets_none(
         self, pair: TokenPair, user: User, now: datetime
     ) -> None:
         second = retried(pair.refresh, now)

@@ -103,7 +103,7 @@ def test_nobodys_password_costs_what_a_real_one_does(user: User) -> None:
 
 
 @pytest.mark.usefixtures("signing_key")
-def test_what_changes_while_the_password_is_checked_refuses_the_login(
+def test_a_change_while_the_password_is_checked_refuses_the_login(
     user: User, now: datetime
 ) -> None:
     def changed_meanwhile(password: str, encoded: str, renew: Any = None) -> bool:

@@ -88,7 +88,7 @@ def test_the_api_opens_to_the_credential_of_each_door_alone(ask: Ask, kind: str)
                 ), (method, address)
 
 
-def test_what_needs_no_credential_is_known(ask: Ask) -> None:
+def test_the_addresses_that_need_no_credential_are_known(ask: Ask) -> None:
     for address in [each for each in addresses() if each.startswith("/v1/")]:
         refused = {ask("none", method, address)[0] == 401 for method in METHODS}
         assert refused == {address not in PUBLIC}, address

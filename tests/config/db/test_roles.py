@@ -72,7 +72,7 @@ def test_an_owner_that_is_no_superuser_makes_the_role_and_may_do_so_again(place:
             place.run(statement, place.service)
 
 
-def test_what_the_service_has_owned_is_taken_over_with_everything_in_it(place: Place) -> None:
+def test_the_tables_of_the_service_are_taken_over_with_everything_in_them(place: Place) -> None:
     place.run("CREATE ROLE {service} LOGIN")
     place.run("ALTER DATABASE {database} OWNER TO {service}")
     tables(place, place.service)

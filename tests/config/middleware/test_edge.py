@@ -53,7 +53,9 @@ def test_an_answer_that_is_no_page_may_run_and_frame_nothing(
 @pytest.mark.parametrize(
     "given", [{"HTTP_HOST": "elsewhere.test"}, {"CONTENT_LENGTH": "no number"}, {"secure": False}]
 )
-def test_nor_may_one_that_no_view_has_made(client: Client, given: dict[str, object]) -> None:
+def test_an_answer_that_no_view_has_made_may_not_either(
+    client: Client, given: dict[str, object]
+) -> None:
     response = client.post("/v1/auth/login", "{}", "application/json", **{"secure": True, **given})
     assert response.status_code in {301, 400}
     assert response["Content-Security-Policy"] == POLICY

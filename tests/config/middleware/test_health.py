@@ -157,7 +157,7 @@ def test_probes_share_one_short_wait_for_a_frozen_database(
 
 @pytest.mark.django_db
 @pytest.mark.skipif(not available(), reason="no Redis for this Python")
-def test_without_its_cache_the_service_is_degraded_and_works(
+def test_the_service_without_its_cache_is_degraded_and_works(
     client: Client, settings: Settings
 ) -> None:
     with own_redis() as server:
@@ -177,7 +177,7 @@ def test_without_its_cache_the_service_is_degraded_and_works(
 
 
 @pytest.mark.django_db
-def test_without_a_configured_cache_it_is_ok(client: Client, settings: Settings) -> None:
+def test_the_service_without_a_configured_cache_is_ok(client: Client, settings: Settings) -> None:
     settings.CACHES = PROCESS_COUNTERS
     assert client.get("/healthz").json()["status"] == "ok"
     assert client.get("/healthz").json()["checks"]["cache"] == "not_configured"

@@ -63,7 +63,7 @@ class TestMaking:
         assert text not in said
         assert "Editor" not in said
 
-    def test_without_days_it_lasts_as_long_as_any(self, made: Make) -> None:
+    def test_a_key_without_days_lasts_as_long_as_any(self, made: Make) -> None:
         made()
         key = PersonalKey.objects.get()
         assert key.expires_at - key.created_at == timedelta(days=90)
@@ -86,7 +86,7 @@ class TestMaking:
             ({"name": "x", "monthly_output_tokens": 2**63}, "/monthly_output_tokens"),
         ],
     )
-    def test_what_is_wrong_is_named(
+    def test_a_fault_is_named(
         self, keyed_plan: Plan, signed_in: APIClient, given: dict[str, Any], pointer: str
     ) -> None:
         assert pointers(signed_in.post("/v1/keys", given, format="json")) == [pointer]
@@ -209,7 +209,7 @@ class TestWhereItIsGood:
         assert api.get("/v1/llm/models", **other).status_code == 200
 
     @pytest.mark.parametrize("given", ["sk-shell-", "sk-shell-" + "a" * 58, "sk-ant-x", "x y", "ü"])
-    def test_what_is_no_key_is_invalid(self, db: None, given: str) -> None:
+    def test_a_text_that_is_no_key_is_invalid(self, db: None, given: str) -> None:
         for headers in ({"HTTP_X_API_KEY": given}, {"HTTP_AUTHORIZATION": f"Bearer {given}"}):
             response = SecureClient().get("/v1/llm/models", **headers)
             assert refused(response) == (401, "invalid_access_token"), headers

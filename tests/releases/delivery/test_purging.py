@@ -80,7 +80,7 @@ def test_a_publish_purges_manifest_and_signature_and_reads_them_back(purged: Pip
     assert purge.publication == Publication.objects.first()
 
 
-def test_where_no_cdn_is_configured_nothing_is_purged(purged: Pipeline, settings: Settings) -> None:
+def test_nothing_is_purged_where_no_cdn_is_configured(purged: Pipeline, settings: Settings) -> None:
     settings.CDN_PURGE = ""
     release = purged.release()
     assert purged.publish(release).purged is None

@@ -145,7 +145,7 @@ class TestWhatNeverChanges:
         with default_storage.open(BUNDLE) as stored:
             assert stored.read() == b"first"
 
-    def test_of_many_at_once_one_is_first(self) -> None:
+    def test_one_of_many_at_once_is_first(self) -> None:
         def put_it(number: int) -> bool:
             try:
                 put_once(BUNDLE, bytes([number]) * 1000)

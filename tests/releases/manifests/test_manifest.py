@@ -192,7 +192,7 @@ def test_all_faults_are_named_at_once() -> None:
     ]
 
 
-def test_of_very_many_faults_of_a_kind_the_first_are_named() -> None:
+def test_the_first_of_very_many_faults_of_a_kind_are_named() -> None:
     name = "k" * 30_000
     given = {**document(), name: [10**400] * 1000}
     assert faults(given) == [(f"/{name[:99]}…/{index}", "out_of_range") for index in range(20)]

@@ -104,7 +104,7 @@ class TestDecisions:
         assert (events[1].before, events[1].after) == ({"version": "1.0.0"}, {"version": "1.1.0"})
         assert events[2].after == {"client": organisation.name, "version": "1.0.0"}
 
-    def test_without_a_reason_nothing_changes(
+    def test_nothing_changes_without_a_reason(
         self, versions: dict[str, AppVersion], by: Actor, now: datetime
     ) -> None:
         with pytest.raises(InvalidRequest):

@@ -183,7 +183,7 @@ class TestRefusals:
         assert [fault.pointer for fault in refusal.value.errors] == [pointer]
         assert nothing_published(apps)
 
-    def test_without_a_key_nothing_is_published(self, apps: Apps, settings: Any) -> None:
+    def test_nothing_is_published_without_a_key(self, apps: Apps, settings: Any) -> None:
         settings.APPS_PUBLIC_KEY = None
         with pytest.raises(NotConfigured):
             apps.publish()
@@ -219,7 +219,7 @@ class TestEarlierReleases:
         move_channel(name="latest", version_id=old.pk, reason="2.0.0 crashes", by=BY, now=NOW)
         assert latest() == "1.0.0"
 
-    def test_without_a_time_of_its_own_its_publish_counts(
+    def test_the_time_of_its_publish_counts_without_one_of_its_own(
         self, apps: Apps, early: tuple[Path, Path]
     ) -> None:
         apps.seconds = iter([int(NOW.timestamp()), int(NOW.timestamp()) + 1])
@@ -274,7 +274,7 @@ class TestCrashes:
         assert (apps.files / PATHS[0]).read_bytes() == b"somebody else's"
         assert not AppChannel.objects.exists()
 
-    def test_of_two_with_different_bytes_at_once_one_wins_whole(self, apps: Apps) -> None:
+    def test_one_of_two_with_different_bytes_at_once_wins_whole(self, apps: Apps) -> None:
         from_here = {name: archive(file(name)) for name in ("a", "b")}
         folders = {name: Path(apps.folder / name) for name in from_here}
         for folder in folders.values():
@@ -293,7 +293,7 @@ class TestCrashes:
         (won,) = set(ends) - {"lost"}
         assert (apps.files / PATHS[0]).read_bytes() == from_here[won]
 
-    def test_of_two_versions_signed_at_once_one_is_published(self, apps: Apps) -> None:
+    def test_one_of_two_versions_signed_at_once_is_published(self, apps: Apps) -> None:
         apps.publish("0.1.0")
 
         def publish(version: str) -> str:

@@ -58,5 +58,5 @@ def test_settings_that_name_the_project_and_its_branch_or_environment_start(
     assert faults(issuer=issuer, audience=AUDIENCE, claims=claims) == {}
 
 
-def test_without_an_issuer_nothing_is_asked_for() -> None:
+def test_nothing_is_asked_for_without_an_issuer() -> None:
     assert faults(issuer="", audience="", claims={}) == {}

@@ -56,7 +56,7 @@ def test_a_token_is_remembered_for_longer_than_it_is_taken(now: datetime) -> Non
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_many_bodies_at_once_a_token_serves_one(now: datetime) -> None:
+def test_a_token_serves_one_of_many_bodies_at_once(now: datetime) -> None:
     for round_ in range(5):
         mine = token(now, f"{round_}" * 64)
         bodies = [f"{each}" * 64 for each in range(8)]
