@@ -117,8 +117,7 @@ class Signature:
         """
         if self.key_id != key.id:
             raise SignatureRefused(
-                "wrong_key",
-                f"This was signed with the key {self.key_name}, not with {key.name}.",
+                "wrong_key", f"This was signed with the key {self.key_name}, not with {key.name}."
             )
         if not key.verifies(self._global, self._signature + self._comment):
             raise SignatureRefused(

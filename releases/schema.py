@@ -49,7 +49,4 @@ class PublishSecret(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
             header_name="HTTP_AUTHORIZATION",
             token_prefix="Bearer",  # nosec B106 # noqa: S106 - a scheme
         )
-        return {
-            **scheme,
-            "description": "A publish secret, or the identity token of a pipeline.",
-        }
+        return {**scheme, "description": "A publish secret, or the identity token of a pipeline."}

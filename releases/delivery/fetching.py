@@ -79,8 +79,7 @@ def _refuse_other_answers(answer: Head) -> None:
         raise FetchRefused("redirected", "The CDN redirects; serve the file at its address.")
     if answer.status in {403, 404, 410}:
         raise FetchRefused(
-            "not_found",
-            f"The CDN answers {answer.status}: upload the file before publishing.",
+            "not_found", f"The CDN answers {answer.status}: upload the file before publishing."
         )
     if answer.status != 200:
         raise FetchRefused("unreachable", f"The CDN answers {answer.status}.")

@@ -9,11 +9,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 from django.core.files.base import File
 from storages.backends.s3 import S3Storage
 
-from releases.delivery.storage import CONTENT_TYPES, StorageUnavailable, cache_control_of
+from releases.delivery.storage import CONTENT_TYPES, cache_control_of, unavailable_on
 
 # All attempts together end before the lease of a publish does. Each limit bounds one silence: boto3 has no limit for
 # a whole answer, which may trickle.
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 3, 8, 2
+FAILURES = (BotoCoreError, ClientError, OSError)
 
 
 class Objects(S3Storage):  # type: ignore[misc]  # django-storages has no types
@@ -41,27 +42,22 @@ class Objects(S3Storage):  # type: ignore[misc]  # django-storages has no types
         kind = CONTENT_TYPES.get(suffix, "application/octet-stream")
         return {"CacheControl": cache_control_of(name), "ContentType": kind}
 
+    @unavailable_on(*FAILURES)
     def _save(self, name: str, content: "File[Any]") -> str:
-        try:
-            return str(super()._save(name, content))
-        except (BotoCoreError, ClientError, OSError) as error:
-            raise StorageUnavailable from error
+        return str(super()._save(name, content))
 
+    @unavailable_on(*FAILURES)
     def delete(self, name: str) -> None:
-        try:
-            super().delete(name)
-        except (BotoCoreError, ClientError, OSError) as error:
-            raise StorageUnavailable from error
+        super().delete(name)
 
     def _object(self, name: str) -> Any:
         return self.bucket.Object(posixpath.join(self.location, name))
 
+    @unavailable_on(*FAILURES)
     def content(self, name: str) -> bytes:
-        try:
-            return bytes(self._object(name).get()["Body"].read())
-        except (BotoCoreError, ClientError, OSError) as error:
-            raise StorageUnavailable from error
+        return bytes(self._object(name).get()["Body"].read())
 
+    @unavailable_on(*FAILURES)
     def create(self, name: str, content: bytes) -> bool:
         """Writes a new object; returns False if one exists."""
         try:
@@ -72,9 +68,7 @@ class Objects(S3Storage):  # type: ignore[misc]  # django-storages has no types
             # 409: another writer of the same path is about to finish.
             if error.response["ResponseMetadata"]["HTTPStatusCode"] in {409, 412}:
                 return False
-            raise StorageUnavailable from error
-        except (BotoCoreError, OSError) as error:
-            raise StorageUnavailable from error
+            raise
         return True
 
 

@@ -6,7 +6,8 @@ have a versioned path and never change.
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,6 +34,15 @@ class PathTaken(Problem):
     status = 409
     title = "Version conflict"
     default_detail = "Storage has other bytes at this version's path and keeps them."
+
+
+@contextmanager
+def unavailable_on(*errors: type[Exception]) -> Iterator[None]:
+    """Raises ``StorageUnavailable`` in place of these errors; also a decorator."""
+    try:
+        yield
+    except errors as error:
+        raise StorageUnavailable from error
 
 
 def pointer_path(channel: str) -> str:
@@ -73,34 +83,25 @@ class Files(FileSystemStorage):
     def __init__(self, location: str) -> None:
         super().__init__(location=location, allow_overwrite=True)
 
+    @unavailable_on(OSError)
     def _save(self, name: str, content: "File[Any]") -> str:
-        try:
-            _replace(Path(self.path(name)), content.read())
-        except OSError as error:
-            raise StorageUnavailable from error
+        _replace(Path(self.path(name)), content.read())
         return name
 
+    @unavailable_on(OSError)
     def delete(self, name: str) -> None:
-        try:
+        with suppress(FileNotFoundError):
             super().delete(name)
             _sync_folder(Path(self.path(name)).parent)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise StorageUnavailable from error
 
+    @unavailable_on(OSError)
     def content(self, name: str) -> bytes:
-        try:
-            return Path(self.path(name)).read_bytes()
-        except OSError as error:
-            raise StorageUnavailable from error
+        return Path(self.path(name)).read_bytes()
 
+    @unavailable_on(OSError)
     def create(self, name: str, content: bytes) -> bool:
         """Writes a new file; returns False if one exists."""
-        try:
-            return _replace(Path(self.path(name)), content, only_new=True)
-        except OSError as error:
-            raise StorageUnavailable from error
+        return _replace(Path(self.path(name)), content, only_new=True)
 
 
 def _replace(path: Path, content: bytes, *, only_new: bool = False) -> bool:

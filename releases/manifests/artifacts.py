@@ -84,8 +84,7 @@ def _signature(artifact: Artifact, version: str, key: PublicKey) -> Signature:
         )
     if stamped is None:
         raise SignatureRefused(
-            "version_not_signed",
-            "The signature names no version: sign with --app-version.",
+            "version_not_signed", "The signature names no version: sign with --app-version."
         )
     if stamped != version:
         raise SignatureRefused(

@@ -22,22 +22,11 @@ KNOWN = frozenset(
 )
 # Names that other tools use.
 OTHER_NAMES: Mapping[str, str] = {
-    "macos": "darwin",
-    "osx": "darwin",
-    "mac": "darwin",
-    "win": "windows",
-    "win32": "windows",
-    "win64": "windows",
-    "universal": "aarch64",
-    "arm64": "aarch64",
-    "amd64": "x86_64",
-    "x64": "x86_64",
-    "i386": "i686",
-    "x86": "i686",
-    "armhf": "armv7",
-    "dmg": "app",
-    "exe": "nsis",
-}
+    "macos": "darwin", "osx": "darwin", "mac": "darwin",
+    "win": "windows", "win32": "windows", "win64": "windows",
+    "universal": "aarch64", "arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64", "i386": "i686", "x86": "i686",
+    "armhf": "armv7", "dmg": "app", "exe": "nsis",
+}  # fmt: skip
 # The most probable platform of a system named alone.
 USUAL: Mapping[str, str] = {
     "darwin": "darwin-aarch64",

@@ -41,8 +41,10 @@ class BundleRejected(Problem):
     title = "Bundle rejected"
     default_detail = "This bundle cannot be published; nothing was changed."
 
-    def __init__(self, code: str, detail: str) -> None:
-        super().__init__(errors=[Fault("/bundle", code, detail)])
+    def __init__(self, code: str, detail: str, name: str | None = None) -> None:
+        """``name``: that of a member, which the sentence ends in, escaped and cut."""
+        told = detail if name is None else f"{detail}: {ascii(name)[1:-1][:120]}."
+        super().__init__(errors=[Fault("/bundle", code, told)])
 
 
 def read(path: Path) -> bytes:
@@ -108,14 +110,14 @@ def _check_members(archive: tarfile.TarFile) -> None:
         if member.isfile():
             if same in files or same in folders:
                 raise BundleRejected(
-                    "name_twice", f"Two files have equal or similar names: {_shown(member.name)}."
+                    "name_twice", "Two files have equal or similar names", member.name
                 )
             files[same] = member.name
         for depth in range(1, len(parts) + (0 if member.isfile() else 1)):
             folder = _same_elsewhere(parts[:depth])
             if folder in files:
                 raise BundleRejected(
-                    "name_twice", f"A file and a folder have the same name: {_shown(member.name)}."
+                    "name_twice", "A file and a folder have the same name", member.name
                 )
             folders[folder] = member.name
     if not files:
@@ -124,53 +126,45 @@ def _check_members(archive: tarfile.TarFile) -> None:
 
 def _check_kind(member: tarfile.TarInfo) -> None:
     if member.issym() or member.islnk():
-        raise BundleRejected("link", f"The member is a link: {_shown(member.name)}.")
+        raise BundleRejected("link", "The member is a link", member.name)
     if member.type not in {tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE}:
-        raise BundleRejected(
-            "not_a_file", f"The member is neither a file nor a folder: {_shown(member.name)}."
-        )
+        raise BundleRejected("not_a_file", "The member is neither a file nor a folder", member.name)
     if member.mode & 0o7000:
         raise BundleRejected(
-            "special_mode",
-            f"The member has a set-uid, set-gid or sticky bit: {_shown(member.name)}.",
+            "special_mode", "The member has a set-uid, set-gid or sticky bit", member.name
         )
 
 
 def _parts(member: tarfile.TarInfo) -> list[str]:
     """The parts of a valid relative name."""
     name = member.name.removeprefix("./") if member.name != "." else ""
-    shown = _shown(member.name)
     if name.startswith("/"):
-        raise BundleRejected("absolute_path", f"The path is absolute: {shown}.")
+        raise BundleRejected("absolute_path", "The path is absolute", member.name)
     parts = name.split("/") if name else []
     if ".." in parts:
-        raise BundleRejected("path_traversal", f"The path leads out of the bundle: {shown}.")
+        raise BundleRejected("path_traversal", "The path leads out of the bundle", member.name)
     if len(name) > LIMIT_NAME or any(len(part.encode()) > LIMIT_PART for part in parts):
-        raise BundleRejected("name_too_long", f"The name is too long: {shown}.")
+        raise BundleRejected("name_too_long", "The name is too long", member.name)
     for part in parts:
-        _check_part(part, shown)
+        _check_part(part, member.name)
     if not parts and member.isfile():
         raise BundleRejected("unusual_name", "A file has no name.")
     return parts
 
 
-def _check_part(part: str, shown: str) -> None:
+def _check_part(part: str, name: str) -> None:
     # Some systems take compatible characters, as full-width ones, for the plain ones.
     for form in (part, normalize("NFKC", part)):
         if form in {"", "."} or NOT_IN_NAMES.search(form) or form != form.rstrip(". "):
-            raise BundleRejected("unusual_name", f"Some systems refuse this name: {shown}.")
+            raise BundleRejected("unusual_name", "Some systems refuse this name", name)
         if DEVICES.fullmatch(form):
-            raise BundleRejected(
-                "unusual_name", f"This is the name of a device on Windows: {shown}."
-            )
+            raise BundleRejected("unusual_name", "This is the name of a device on Windows", name)
         if SHORT_NAME.search(form):
-            raise BundleRejected(
-                "unusual_name", f"Windows may find another file by this name: {shown}."
-            )
+            raise BundleRejected("unusual_name", "Windows may find another file by this name", name)
     if _same_elsewhere([part]) in VERSION_CONTROL:
-        raise BundleRejected("unusual_name", f"This name is of version control: {shown}.")
+        raise BundleRejected("unusual_name", "This name is of version control", name)
     if BLANK.search(part) or not INVISIBLE.isdisjoint(map(category, part)):
-        raise BundleRejected("unusual_name", f"The name has an invisible character: {shown}.")
+        raise BundleRejected("unusual_name", "The name has an invisible character", name)
 
 
 def _same_elsewhere(parts: list[str]) -> str:
@@ -189,8 +183,3 @@ def _check_rest(stream: _Counted) -> None:
     while chunk := stream.read(READ_BYTES):
         if chunk.strip(b"\0"):
             raise BundleRejected("trailing_data", "The file has data after the end of the archive.")
-
-
-def _shown(name: str) -> str:
-    """A name escaped and cut for a message."""
-    return ascii(name)[1:-1][:120]

@@ -66,7 +66,17 @@ def publish_app(
         if row is None:
             others = AppVersion.objects.filter(app=slug)
             signatures.check_newer(claims, others=others, now=now)
-            row = _recorded(slug, version, content, signed, key, by=by, now=now)
+            # The version belongs to these bytes from here on.
+            row = AppVersion.objects.create(
+                app_id=slug,
+                version=version,
+                sha256=sha256(content).hexdigest(),
+                size=len(content),
+                signature=signed,
+                signed_with=key.name,
+                published_at=now,
+                published_by=by.name,
+            )
     created = row.stored_at is None
     release_connection()
     # A repeat may bring another signature of the bundle; the first one stays.
@@ -107,29 +117,6 @@ def _known(slug: str, version: str, content: bytes, *, now: datetime) -> AppVers
     if row is not None and row.sha256 != sha256(content).hexdigest():
         raise VersionConflict(errors=[Fault("/version", "known", f"{row} was published before.")])
     return row
-
-
-def _recorded(
-    slug: str,
-    version: str,
-    content: bytes,
-    signed: bytes,
-    key: PublicKey,
-    *,
-    by: Actor,
-    now: datetime,
-) -> AppVersion:
-    """Records the version, which belongs to these bytes from here on."""
-    return AppVersion.objects.create(
-        app_id=slug,
-        version=version,
-        sha256=sha256(content).hexdigest(),
-        size=len(content),
-        signature=signed,
-        signed_with=key.name,
-        published_at=now,
-        published_by=by.name,
-    )
 
 
 def _finished(row: AppVersion, *, by: Actor, now: datetime) -> AppChannel | None:

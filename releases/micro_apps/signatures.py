@@ -56,10 +56,7 @@ def verified(content: bytes, file: bytes, *, key: PublicKey) -> Mapping[str, str
 
 def check_names(claims: Mapping[str, str], *, slug: str, version: str, file: str) -> None:
     """Raises ``SignatureRejected`` unless a signature is of this version of this app."""
-    faults = [
-        *_faults_of_name(claims, "app", slug),
-        *_faults_of_name(claims, "version", version),
-    ]
+    faults = [*_faults_of_name(claims, "app", slug), *_faults_of_name(claims, "version", version)]
     if claims.get("file", BUNDLE) not in {BUNDLE, file}:
         faults.append(Fault(POINTER, "wrong_file", "The signature names another file."))
     if faults:

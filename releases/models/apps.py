@@ -24,8 +24,7 @@ class MicroApp(models.Model):
         ordering = ("slug",)
         constraints = (
             models.CheckConstraint(
-                condition=Q(slug__regex=APP_SLUG),
-                name="app_slug_is_a_plain_word",
+                condition=Q(slug__regex=APP_SLUG), name="app_slug_is_a_plain_word"
             ),
         )
 

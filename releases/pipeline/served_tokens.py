@@ -25,18 +25,13 @@ def serve(token: OneTime, *, body_sha256: str, now: datetime, keep: bool = True)
     """Binds the token to this body; raises ``TokenServed`` if it has served another. Only checks if not ``keep``."""
     with transaction.atomic():
         if keep:
-            _keep(token, body_sha256, now)
+            ServedToken.objects.filter(forget_at__lt=now).delete()
+            forget_at = token.ends + REMEMBERED_BEYOND
+            row = ServedToken(
+                id_sha256=token.id_sha256, body_sha256=body_sha256, forget_at=forget_at
+            )
+            # A second body at the same time waits here for the first one's transaction.
+            ServedToken.objects.bulk_create([row], ignore_conflicts=True)
         served = ServedToken.objects.filter(pk=token.id_sha256).first()
         if served is not None and served.body_sha256 != body_sha256:
             raise TokenServed
-
-
-def _keep(token: OneTime, body_sha256: str, now: datetime) -> None:
-    ServedToken.objects.filter(forget_at__lt=now).delete()
-    # A second body at the same time waits here for the first one's transaction.
-    row = ServedToken(
-        id_sha256=token.id_sha256,
-        body_sha256=body_sha256,
-        forget_at=token.ends + REMEMBERED_BEYOND,
-    )
-    ServedToken.objects.bulk_create([row], ignore_conflicts=True)
