@@ -1,10 +1,11 @@
-"""Rolls back, halts and resumes a channel, for a release that must not spread.
+"""Steers a channel: rolls back, halts and resumes it, and raises or ends the share of shells that a release has.
 
 A shell installs only versions newer than its own. So this keeps other shells from a bad release; only a newer version
 changes the shells that have it.
 """
 
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 
@@ -12,7 +13,7 @@ from accounts.audit import Actor, record
 from config.api.problems import Fault, InvalidRequest, Problem
 from releases import leases
 from releases.delivery import storage_sync
-from releases.models import AN_OPERATOR, Publication, ShellChannel
+from releases.models import AN_OPERATOR, WHOLE, Publication, ShellChannel
 
 
 class ChannelHalted(Problem):
@@ -52,26 +53,41 @@ def roll_back(*, channel: str, publication_id: int, reason: str, by: Actor, now:
         if chosen is None or current is None:
             sentence = "The channel cannot roll back to this publication."
             raise InvalidRequest(errors=[Fault("/to", "unknown", sentence)])
-        Publication.objects.create(
-            release=chosen.release,
-            signature=chosen.signature,
-            signed_at=chosen.signed_at,
-            published_at=now,
-            published_by=f"{AN_OPERATOR} {by.id}" if by.id else AN_OPERATOR,
-        )
-        storage_sync.begin(channel=channel, now=now)
+        _offer(chosen, by=by, now=now)
         before, after = ({"version": each.release.version} for each in (current, chosen))
-        record(
-            "release:rolled_back",
-            channel,
-            target_id=channel,
-            by=by,
-            now=now,
-            reason=reason,
-            before=before,
-            after=after,
-        )
+        _record("release:rolled_back", channel, reason, before, after, by=by, now=now)
     return storage_sync.place_at_once(channel=channel, lease=lease, now=now)
+
+
+def raise_share(*, channel: str, share: int, reason: str, by: Actor, now: datetime) -> bool:
+    """Offers a release to a larger share of the shells, all of the earlier ones among them; with 100 to all.
+
+    Returns False if storage has to get it for all and has not: until then its share keeps it. Raises
+    ``InvalidRequest`` without such a release or for a share that is not larger, and ``PublishInProgress``.
+    """
+    with transaction.atomic():
+        lease = leases.take(channel=channel) if share == WHOLE else None
+        running = _rollout(channel)
+        if not running.share < share <= WHOLE:
+            sentence = f"A number above {running.share}, at most {WHOLE}."
+            raise InvalidRequest(errors=[Fault("/share", "out_of_range", sentence)])
+        before = {"version": running.release.version, "share": running.share}
+        if lease is None:
+            Publication.objects.filter(pk=running.pk).update(share=share)
+        else:
+            _offer(running, by=by, now=now)
+        after = before | {"share": share}
+        _record("release:share_raised", channel, reason, before, after, by=by, now=now)
+    return lease is None or storage_sync.place_at_once(channel=channel, lease=lease, now=now)
+
+
+def end_share(*, channel: str, reason: str, by: Actor, now: datetime) -> None:
+    """Takes a release back from its share: all shells are offered the release before. Raises ``InvalidRequest``."""
+    with transaction.atomic():
+        running = _rollout(channel)
+        Publication.objects.filter(pk=running.pk).update(ended_at=now)
+        before = {"version": running.release.version, "share": running.share}
+        _record("release:share_ended", channel, reason, before, None, by=by, now=now)
 
 
 def halt(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
@@ -79,10 +95,7 @@ def halt(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
 
     Ends a publish in progress. Raises ``InvalidRequest`` for a halted channel.
     """
-    with transaction.atomic():
-        lease = leases.seize(channel=channel)
-        _switch(channel, halted_at=now, action="release:halted", reason=reason, by=by, now=now)
-    return storage_sync.place_at_once(channel=channel, lease=lease, now=now)
+    return _switch("release:halted", channel, now, reason=reason, by=by, now=now)
 
 
 def resume(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
@@ -90,26 +103,55 @@ def resume(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
 
     Does not finish a publish that the halt ended: its pipeline has to repeat it.
     """
-    with transaction.atomic():
-        lease = leases.seize(channel=channel)
-        _switch(channel, halted_at=None, action="release:resumed", reason=reason, by=by, now=now)
-    return storage_sync.place_at_once(channel=channel, lease=lease, now=now)
+    return _switch("release:resumed", channel, None, reason=reason, by=by, now=now)
+
+
+def rollout(channel: str) -> Publication | None:
+    """The publication for a share of the shells, unless another one waits for storage to take its place."""
+    ours = Publication.objects.of(channel).defer("release__manifest")
+    running, wanted = ours.rollout(), ours.wanted().first()
+    return None if running and wanted and wanted.pk > running.pk else running
+
+
+def _rollout(channel: str) -> Publication:
+    """The publication for a share of the shells, with the channel's row locked."""
+    ShellChannel.objects.select_for_update(no_key=True).filter(pk=channel).first()
+    running = rollout(channel)
+    if running is None:
+        raise InvalidRequest("No release of this channel is offered to a share of the shells.")
+    return running
+
+
+def _offer(chosen: Publication, *, by: Actor, now: datetime) -> None:
+    """Makes the channel offer an earlier publication's release, with its signature. Call it with the lease."""
+    Publication.objects.create(
+        release=chosen.release,
+        signature=chosen.signature,
+        signed_at=chosen.signed_at,
+        published_at=now,
+        published_by=f"{AN_OPERATOR} {by.id}" if by.id else AN_OPERATOR,
+    )
+    storage_sync.begin(channel=chosen.release.channel_id, now=now)
+
+
+def _record(
+    action: str, channel: str, reason: str, before: Any, after: Any, *, by: Actor, now: datetime
+) -> None:
+    how = {"before": before, "after": after}
+    record(action, channel, target_id=channel, reason=reason, by=by, now=now, **how)
 
 
 def _switch(
-    channel: str,
-    *,
-    halted_at: datetime | None,
-    action: str,
-    reason: str,
-    by: Actor,
-    now: datetime,
-) -> None:
-    other_way = ShellChannel.objects.filter(pk=channel, halted_at__isnull=halted_at is not None)
-    if not other_way.update(halted_at=halted_at):
-        state = "halted" if halted_at else "running"
-        raise InvalidRequest(f"The channel is already {state}.")
-    current = Publication.objects.of(channel).wanted().first()
-    storage_sync.begin(channel=channel, now=now)
-    after = {"version": current.release.version if current else None}
-    record(action, channel, target_id=channel, reason=reason, by=by, now=now, after=after)
+    action: str, channel: str, halted_at: datetime | None, *, reason: str, by: Actor, now: datetime
+) -> bool:
+    with transaction.atomic():
+        lease = leases.seize(channel=channel)
+        other_way = ShellChannel.objects.filter(pk=channel, halted_at__isnull=halted_at is not None)
+        if not other_way.update(halted_at=halted_at):
+            state = "halted" if halted_at else "running"
+            raise InvalidRequest(f"The channel is already {state}.")
+        current = Publication.objects.of(channel).wanted().first()
+        storage_sync.begin(channel=channel, now=now)
+        after = {"version": current.release.version if current else None}
+        _record(action, channel, reason, None, after, by=by, now=now)
+    return storage_sync.place_at_once(channel=channel, lease=lease, now=now)

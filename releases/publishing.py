@@ -13,9 +13,12 @@ The steps, each of which may be the last one before a crash:
 6. Mark the publication as stored, audit it, queue the purge of the CDN, and end the lease.
 7. Purge the CDN and check its answers. The release is published even if this fails; a worker repeats it.
 
+A release for a share of the shells is published by its rows: steps 4 and 6 are one transaction, and there is no other.
+
 A repeat of the same document finishes the remaining steps, because it finds the same version with the same bytes.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -34,7 +37,7 @@ from releases.manifests import artifacts
 from releases.manifests.artifacts import Found
 from releases.manifests.version_rules import Decision, decide
 from releases.minisign import PublicKey
-from releases.models import Publication, Purge, ShellArtifact, ShellRelease
+from releases.models import WHOLE, Publication, Purge, ShellArtifact, ShellRelease
 from releases.pipeline import served_tokens
 from releases.pipeline.submissions import Signed, Submission, check
 
@@ -46,12 +49,14 @@ LISTED_LENGTH = 120
 class PublishedRelease:
     """The channel serves ``version`` at ``url``; ``created`` unless it did before.
 
-    ``purged``: whether the CDN serves it too; None for a dry run or without a configured purge.
+    ``share``: percent of the shells that are offered it. ``purged``: whether the CDN serves it too; None for a dry run,
+    a share below 100, or without a configured purge.
     """
 
     channel: str
     version: str
     url: str
+    share: int
     purged: bool | None
     created: bool
 
@@ -62,15 +67,15 @@ def publish(*, submission: Submission, by: Actor, now: datetime) -> PublishedRel
     Raises ``TokenServed``, ``InvalidRequest`` for the document and its signature, ``ArtifactRejected``,
     ``VersionConflict``, ``DowngradeRefused``, ``PublishInProgress``, ``StorageUnavailable``, ``NotConfigured``.
     """
-    key, dry_run, rollback = _update_key(), submission.dry_run, submission.rollback
+    key, dry_run = _update_key(), submission.dry_run
     try:
         if submission.token is not None:
             digest = submission.digest
             served_tokens.serve(submission.token, body_sha256=digest, now=now, keep=not dry_run)
         signed = check(submission, key=key, now=now)
         if dry_run:
-            return _try(signed, key, rollback=rollback)
-        return _publish(signed, key, rollback=rollback, by=by, now=now)
+            return _try(submission, signed, key)
+        return _publish(submission, signed, key, by=by, now=now)
     except Problem as refusal:
         _record_refusal(submission, refusal, by=by, now=now)
         raise
@@ -82,43 +87,47 @@ def _update_key() -> PublicKey:
     return PublicKey.of(settings.UPDATE_PUBLIC_KEY)
 
 
-def _try(signed: Signed, key: PublicKey, *, rollback: bool) -> PublishedRelease:
+def _try(submission: Submission, signed: Signed, key: PublicKey) -> PublishedRelease:
     """Checks without a lease, and stores nothing."""
-    decision = decide(signed, rollback=rollback)
+    decision = decide(signed, rollback=submission.rollback, share=submission.share)
     release_connection()
     if not decision.is_served:
         artifacts.verify(signed.manifest, key=key)
-    return _answer(signed, created=False, purged=None)
+    return _answer(signed, decision.share_of(submission.share), created=False, purged=None)
 
 
 def _publish(
-    signed: Signed, key: PublicKey, *, rollback: bool, by: Actor, now: datetime
+    submission: Submission, signed: Signed, key: PublicKey, *, by: Actor, now: datetime
 ) -> PublishedRelease:
     with transaction.atomic():
         lease = leases.take(channel=signed.manifest.channel)
-        decision = decide(signed, rollback=rollback)
+        decision = decide(signed, rollback=submission.rollback, share=submission.share)
     release_connection()
+    share = decision.share_of(submission.share)
     # Fetching artifacts may take minutes.
     clock = clock_from(now)
     try:
         served = decision.is_served
         found = [] if served else artifacts.verify(signed.manifest, key=key, alive=lease.keep)
-        publication = _recorded(signed, decision, found, lease=lease, by=by, now=now)
-        storage_sync.write(publication, lease=lease)
-        purge = _finish(
-            publication, repeated=decision.live, lease=lease, by=by, now=now, over_at=clock()
-        )
+        with transaction.atomic() if share < WHOLE else nullcontext():
+            publication = _recorded(signed, decision, found, share, lease=lease, by=by, now=now)
+            if share == WHOLE:
+                storage_sync.write(publication, lease=lease)
+            purge = _finish(
+                publication, repeated=decision.live, lease=lease, by=by, now=now, over_at=clock()
+            )
     except BaseException:
         leases.give_back(lease)
         raise
     purged = purging.settle(purge, now=clock())
-    return _answer(signed, created=not decision.live, purged=purged)
+    return _answer(signed, share, created=not decision.live, purged=purged)
 
 
 def _recorded(
     signed: Signed,
     decision: Decision,
     found: list[Found],
+    share: int,
     *,
     lease: PublishLease,
     by: Actor,
@@ -129,14 +138,19 @@ def _recorded(
         return decision.repeated
     with transaction.atomic():
         lease.renew()
-        # The job repairs storage after a crash between the two writes.
-        storage_sync.begin(channel=lease.channel, now=now)
+        if share == WHOLE:
+            # The job repairs storage after a crash between the two writes.
+            storage_sync.begin(channel=lease.channel, now=now)
+        else:
+            earlier = Publication.objects.filter(release__channel=lease.channel, share__lt=WHOLE)
+            earlier.filter(ended_at=None).update(ended_at=now)
         return decision.repeated or Publication.objects.create(
             release=decision.release or _release(signed, found, by=by, now=now),
             signature=signed.signature,
             signed_at=signed.signed_at,
             published_at=now,
             published_by=by.name,
+            share=share,
         )
 
 
@@ -173,13 +187,14 @@ def _finish(
     now: datetime,
     over_at: datetime,
 ) -> Purge | None:
-    """Marks the publication as stored and ends the lease; returns the queued purge, if any."""
+    """Marks the publication as stored, if it is, and ends the lease; returns the queued purge, if any."""
     release = publication.release
     with transaction.atomic():
         lease.end()
-        storage_sync.done(channel=release.channel_id)
         before = Publication.objects.of(release.channel_id).stored().first()
-        Publication.objects.filter(pk=publication.pk, stored_at=None).update(stored_at=Now())
+        if not publication.is_partial:
+            storage_sync.done(channel=release.channel_id)
+            Publication.objects.filter(pk=publication.pk, stored_at=None).update(stored_at=Now())
         record(
             "release:repeated" if repeated else "release:published",
             str(release),
@@ -191,8 +206,11 @@ def _finish(
                 "version": release.version,
                 "manifest_sha256": release.manifest_sha256,
                 "signed_at": instant(publication.signed_at),
+                "share": publication.share,
             },
         )
+        if publication.is_partial:
+            return None
         return purging.ask(channel=release.channel_id, publication=publication, now=over_at)
 
 
@@ -216,12 +234,13 @@ def _record_refusal(submission: Submission, refusal: Problem, *, by: Actor, now:
     )
 
 
-def _answer(signed: Signed, *, created: bool, purged: bool | None) -> PublishedRelease:
+def _answer(signed: Signed, share: int, *, created: bool, purged: bool | None) -> PublishedRelease:
     channel = signed.manifest.channel
     return PublishedRelease(
         channel=channel,
         version=str(signed.manifest.version),
         url=f"{settings.CDN_URL}/{storage.pointer_path(channel)}",
+        share=share,
         purged=purged,
         created=created,
     )

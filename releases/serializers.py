@@ -4,8 +4,9 @@ from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
+from rest_framework.fields import empty
 
-from releases.models import CHANNEL, CHANNEL_LENGTH
+from releases.models import CHANNEL, CHANNEL_LENGTH, WHOLE
 from releases.versions import MAX_LENGTH, STRICT
 
 
@@ -21,6 +22,18 @@ class PublishQuerySerializer(serializers.Serializer[Any]):
     dry_run = serializers.BooleanField(
         default=False, help_text="Check everything and change nothing."
     )
+    share = serializers.IntegerField(
+        min_value=1,
+        max_value=WHOLE,
+        default=WHOLE,
+        help_text="Percent of the shells to offer it to, by `install_id`. Operators raise it; a repeat does not.",
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs["rollback"] and attrs["share"] < WHOLE:
+            fault = "An older version is offered to all shells: leave out share or rollback."
+            raise serializers.ValidationError({"share": fault})
+        return attrs
 
 
 class PublishedSerializer(serializers.Serializer[Any]):
@@ -29,15 +42,25 @@ class PublishedSerializer(serializers.Serializer[Any]):
     channel = serializers.CharField()
     version = serializers.CharField()
     url = serializers.URLField(help_text="The manifest's address at the CDN.")
+    share = serializers.IntegerField(
+        help_text="Percent of the shells that are offered it. Below 100 the CDN keeps the release before."
+    )
     purged = serializers.BooleanField(
         allow_null=True,
-        help_text="Whether the CDN serves it already; null for a dry run or without a configured purge.",
+        help_text="Whether the CDN serves it already; null for a dry run, a share below 100, or no configured purge.",
     )
 
 
 @extend_schema_field({"type": "string", "maxLength": MAX_LENGTH, "pattern": f"^{STRICT.pattern}$"})
 class VersionField(serializers.CharField):
     """A strict SemVer version, which the rule validates."""
+
+
+class InstallIdField(serializers.CharField):
+    """Any characters; an empty one is invalid, and not the same as none."""
+
+    def get_value(self, dictionary: Any) -> Any:
+        return dictionary.get(self.field_name, empty)
 
 
 class UpdateQuerySerializer(serializers.Serializer[Any]):
@@ -48,4 +71,10 @@ class UpdateQuerySerializer(serializers.Serializer[Any]):
     arch = serializers.CharField(required=False, help_text="As `aarch64`; default: any.")
     current_version = VersionField(
         required=False, help_text="The version of the shell; 204 if it is not older."
+    )
+    install_id = InstallIdField(
+        required=False,
+        max_length=128,
+        trim_whitespace=False,
+        help_text="Opaque and always the same: decides whether a release for a share of the shells is offered.",
     )

@@ -19,7 +19,12 @@ class Explained:
 
 
 def explain(
-    *, channel: str, system: str, arch: str | None, current_version: str | None
+    *,
+    channel: str,
+    system: str,
+    arch: str | None,
+    current_version: str | None,
+    install_id: str | None = None,
 ) -> Explained:
     """Explains the answer to a shell with these parameters."""
     try:
@@ -27,17 +32,20 @@ def explain(
     except InvalidRequest as refused:
         outcome = "a refusal, because its version is invalid"
         return Explained(400, outcome, [refused.errors[0].detail])
-    offer, is_halted = updates.stored_offer(channel)
-    if offer is None:
-        return _without_a_release(channel, current)
-    steps = [f"{channel} has version {offer.version}."]
+    known = updates.channel_offer(channel)
     wanted = f"{system}-{arch}" if arch else f"{system} of any architecture"
+    steps = _of_the_share(known, install_id, system=system, arch=arch)
+    offer = known.to(install_id, system=system, arch=arch)
+    if offer is None:
+        return _without_a_release(channel, current, steps)
+    if offer is known.whole:
+        steps.append(f"{channel} offers version {offer.version} to all shells.")
     if not offer.has(system, arch):
         platforms = ", ".join(sorted(offer.platforms))
         steps.append(f"That release has nothing for {wanted}; it has {platforms}.")
         return Explained(404, NOT_FOUND, steps)
     steps.append(f"It has an artifact for {wanted}.")
-    if is_halted:
+    if known.is_halted:
         steps.append("An operator has halted the channel, so it offers no update.")
         return Explained(204, NO_UPDATE, steps)
     if not offer.is_newer_than(current):
@@ -50,8 +58,26 @@ def explain(
     return Explained(200, f"version {offer.version}", steps)
 
 
-def _without_a_release(channel: str, current: Version | None) -> Explained:
-    steps = [f"Nothing has been published on {channel}."]
+def _of_the_share(
+    known: updates.ChannelOffer, install_id: str | None, *, system: str, arch: str | None
+) -> list[str]:
+    """Whether a shell is in the share that a release is offered to, and why."""
+    if known.part is None:
+        return []
+    steps = [f"Version {known.part.version} is offered to {known.share} % of the shells."]
+    if install_id is None:
+        return [*steps, "The shell did not send its install_id, so it is not in."]
+    place = updates.place_of(install_id, known.part.version)
+    is_in = "it is in" if place < known.share else "it is not in"
+    which = f"The place of this install_id for that version is {place} of 0 to 99"
+    steps.append(f"{which}, and the first {known.share} are in: {is_in}.")
+    if place < known.share and not known.part.has(system, arch):
+        steps.append("That release has nothing for its platform.")
+    return steps
+
+
+def _without_a_release(channel: str, current: Version | None, steps: list[str]) -> Explained:
+    steps.append(f"Nothing is published to all shells of {channel}.")
     if not updates.is_known(channel):
         return Explained(404, NOT_FOUND, ["There is no such channel.", *steps])
     if current is None:

@@ -1,7 +1,7 @@
 """Update checks of shells.
 
-A check costs one query of three columns. Each process caches the content of the latest publications, which never
-change.
+A check costs one query of a few columns. Each process caches the content of the latest publications, which never
+change. Of a release that is offered to a share of the shells, a shell's ``install_id`` decides; it is kept nowhere.
 """
 
 import base64
@@ -12,13 +12,15 @@ from hashlib import sha256
 from config.api.problems import Fault, InvalidRequest, NotFound
 from releases.delivery.storage import POINTER_CACHE
 from releases.manifests.platforms import base_of
-from releases.models import Publication, ShellChannel
+from releases.models import WHOLE, Publication, ShellChannel
 from releases.versions import NotAVersion, Version
 
 # Known before anything is published on it, because shells ask before their first release.
 FIRST_CHANNEL = "stable"
 # Each has at most 1 MiB, and usually a few KiB.
 OFFERS_KEPT = 16
+# An answer that an install_id has decided is for its shell alone.
+OWN_CACHE = "private, max-age=60"
 
 
 class NoSuchUpdate(NotFound):
@@ -26,8 +28,8 @@ class NoSuchUpdate(NotFound):
 
     default_detail = "There is no release for this channel and platform."
 
-    def __init__(self) -> None:
-        super().__init__(headers={"Cache-Control": POINTER_CACHE})
+    def __init__(self, cache: str) -> None:
+        super().__init__(headers={"Cache-Control": cache})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,36 +53,69 @@ class ReleaseOffer:
         return current is None or current < self.version
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelOffer:
+    """What a channel offers: ``whole`` to everybody, ``part`` to ``share`` percent of the shells."""
+
+    whole: ReleaseOffer | None = None
+    part: ReleaseOffer | None = None
+    share: int = 0
+    is_halted: bool = False
+
+    def to(self, install_id: str | None, *, system: str, arch: str | None) -> ReleaseOffer | None:
+        """The release for one shell, before its version counts: the part if it is in and that has its platform."""
+        part = self.part
+        if install_id is None or part is None or not part.has(system, arch):
+            return self.whole
+        return part if place_of(install_id, part.version) < self.share else self.whole
+
+
 def offered(
-    *, channel: str, system: str, arch: str | None, current_version: str | None
-) -> ReleaseOffer | None:
-    """The offer of a channel, or None if there is none newer than the shell, or the channel is halted.
+    *,
+    channel: str,
+    system: str,
+    arch: str | None,
+    current_version: str | None,
+    install_id: str | None = None,
+) -> tuple[ReleaseOffer | None, str]:
+    """The offer to a shell, None if there is none newer or the channel is halted, and the answer's cache header.
 
     ``arch`` None: any architecture. Raises ``NoSuchUpdate`` for an unknown channel, for a platform without an artifact
     and, where the shell named no version, for a channel without a release; ``InvalidRequest`` for an invalid version.
     """
     current = version_of(current_version) if current_version is not None else None
-    offer, is_halted = stored_offer(channel)
+    known = channel_offer(channel)
+    cache = POINTER_CACHE if known.part is None or install_id is None else OWN_CACHE
+    offer = known.to(install_id, system=system, arch=arch)
     if offer is None and current is not None and is_known(channel):
-        return None
+        return None, cache
     if offer is None or not offer.has(system, arch):
-        raise NoSuchUpdate
-    return None if is_halted or not offer.is_newer_than(current) else offer
+        raise NoSuchUpdate(cache)
+    is_newer = not known.is_halted and offer.is_newer_than(current)
+    return offer if is_newer else None, cache
 
 
-def stored_offer(channel: str) -> tuple[ReleaseOffer | None, bool]:
-    """The stored offer of a channel, and whether the channel is halted."""
-    known = (
-        Publication.objects.filter(release__channel=channel)
-        .stored()
-        .order_by("-pk")
-        .values_list("pk", "stored_at", "release__channel__halted_at")
-        .first()
-    )
-    if known is None:
-        return None, False
-    number, stored_at, halted_at = known
-    return _prepared(number, stored_at), halted_at is not None
+def channel_offer(channel: str) -> ChannelOffer:
+    """What a channel offers now."""
+    served = Publication.objects.filter(release__channel=channel).served().order_by("-pk")
+    rows = list(served.values_list("pk", "stored_at", "share", "release__channel__halted_at")[:2])
+    if not rows:
+        return ChannelOffer()
+    pk, stored_at, share, halted_at = rows[0]
+    newest, is_halted = _prepared(pk, stored_at), halted_at is not None
+    if share == WHOLE:
+        return ChannelOffer(whole=newest, is_halted=is_halted)
+    # Only one is for a share: the next has ended it.
+    whole = _prepared(*rows[1][:2]) if rows[1:] else None
+    return ChannelOffer(whole=whole, part=newest, share=share, is_halted=is_halted)
+
+
+def place_of(install_id: str, version: Version) -> int:
+    """The place of a shell among a hundred, 0 to 99: with a share of 5, those on 0 to 4 are offered this version.
+
+    The first eight hex digits of the SHA-256 of ``<version>:<install_id>``, as a number, modulo 100.
+    """
+    return int(sha256(f"{version}:{install_id}".encode()).hexdigest()[:8], 16) % WHOLE
 
 
 def is_known(channel: str) -> bool:

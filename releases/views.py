@@ -10,24 +10,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
-from accounts.audit import Actor
 from config.api.etags import unless_known
 from config.api.negotiation import WhateverAccept
 from config.api.problems import MalformedRequest
 from config.api.schema import problems
 from config.api.views import ViewSet
-from config.middleware.client_address import address_of
-from config.middleware.request_id import current as request_id
 from releases.delivery.storage import POINTER_CACHE
-from releases.pipeline.authentication import Publisher, PublisherAuthentication
+from releases.pipeline.authentication import Publisher, PublisherAuthentication, actor_of
 from releases.pipeline.submissions import SIGNATURE_HEADER, Submission
 from releases.publishing import publish
 from releases.schema import MANIFEST
-from releases.serializers import (
-    PublishedSerializer,
-    PublishQuerySerializer,
-    UpdateQuerySerializer,
-)
+from releases.serializers import PublishedSerializer, PublishQuerySerializer, UpdateQuerySerializer
 from releases.updates import offered
 
 _CACHE = OpenApiParameter(
@@ -84,9 +77,11 @@ class PublishViewSet(ViewSet):
             signature=request.headers.get(SIGNATURE_HEADER, ""),
             rollback=query["rollback"],
             dry_run=query["dry_run"],
+            share=query["share"],
             token=cast("Publisher", request.user).token,
         )
-        done = publish(submission=submission, by=_actor(request), now=timezone.now())
+        by = actor_of(request, cast("Publisher", request.user).name)
+        done = publish(submission=submission, by=by, now=timezone.now())
         return Response(PublishedSerializer(done).data, status=201 if done.created else 200)
 
 
@@ -124,21 +119,18 @@ class UpdateViewSet(ViewSet):
     def manifest(self, request: Request) -> HttpResponse:
         """The manifest of a channel, with its signature."""
         query = _query(UpdateQuerySerializer, request)
-        offer = offered(
+        offer, cache = offered(
             channel=query["ch"],
             system=query["os"],
             arch=query.get("arch"),
             current_version=query.get("current_version"),
+            install_id=query.get("install_id"),
         )
         if offer is None:
-            response = HttpResponse(status=204, headers={"Cache-Control": POINTER_CACHE})
+            response = HttpResponse(status=204, headers={"Cache-Control": cache})
             del response["Content-Type"]
             return response
-        headers = {
-            "Cache-Control": POINTER_CACHE,
-            "ETag": offer.etag,
-            SIGNATURE_HEADER: offer.signature,
-        }
+        headers = {"Cache-Control": cache, "ETag": offer.etag, SIGNATURE_HEADER: offer.signature}
         response = HttpResponse(offer.manifest, content_type="application/json", headers=headers)
         return unless_known(request, response)
 
@@ -148,8 +140,3 @@ def _query(serializer: type[Serializer[Any]], request: Request) -> dict[str, Any
     given.is_valid(raise_exception=True)
     valid: dict[str, Any] = given.validated_data
     return valid
-
-
-def _actor(request: Request) -> Actor:
-    publisher = cast("Publisher", request.user)
-    return Actor(name=publisher.name, address=address_of(request), request_id=request_id())

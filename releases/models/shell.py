@@ -14,6 +14,8 @@ CHANNEL = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 CHANNEL_LENGTH = 40
 # An id follows, because a publication outlives a person's name. No pipeline has this name.
 AN_OPERATOR = "an operator"
+# Percent of the shells; a publication with less is never in storage.
+WHOLE = 100
 _OPERATOR = rf"^{AN_OPERATOR}( ([0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}))?$"
 
 
@@ -40,8 +42,7 @@ class ShellChannel(models.Model):
         ordering = ("name",)
         constraints = (
             models.CheckConstraint(
-                condition=models.Q(name__regex=CHANNEL),
-                name="shell_channel_name_is_a_plain_word",
+                condition=models.Q(name__regex=CHANNEL), name="shell_channel_name_is_a_plain_word"
             ),
         )
 
@@ -128,12 +129,23 @@ class PublicationQuerySet(models.QuerySet["Publication"]):
         said = models.Q(published_by__regex=_OPERATOR)
         return self.filter(models.Q(stored_at__isnull=False) | said)
 
+    def served(self) -> "PublicationQuerySet":
+        """Stored publications, and those for a share of the shells that have not been ended."""
+        begun = models.Q(share__lt=WHOLE, ended_at=None)
+        return self.filter(models.Q(stored_at__isnull=False) | begun)
+
+    def rollout(self) -> "Publication | None":
+        """The publication of one channel that a share of its shells is offered: none with a later stored one."""
+        newest = self.served().first()
+        return newest if newest is not None and newest.is_partial else None
+
 
 class Publication(models.Model):
     """One event that made a release its channel's current one: first, after a rollback, or with a new signature.
 
     A channel serves its newest publication with ``stored_at``. Without it, storing began and did not finish, so
-    readers may have seen either.
+    readers may have seen either. One with a ``share`` below 100 is offered to some shells by this service alone,
+    until it is ended or a later one is stored.
     """
 
     release = models.ForeignKey(ShellRelease, on_delete=models.PROTECT, related_name="publications")
@@ -144,15 +156,35 @@ class Publication(models.Model):
     stored_at = models.DateTimeField(
         null=True, help_text="When storage had it; empty while that is under way."
     )
+    share = models.PositiveSmallIntegerField(
+        default=WHOLE, db_default=WHOLE, help_text="Percent of the shells that are offered it."
+    )
+    ended_at = models.DateTimeField(
+        null=True, blank=True, help_text="When it was taken back from its share of the shells."
+    )
 
     objects = PublicationQuerySet.as_manager()
 
     class Meta:
         ordering = ("-id",)
         indexes = (models.Index(fields=("release", "-id"), name="publication_of_release"),)
+        constraints = (
+            models.CheckConstraint(
+                condition=models.Q(share__range=(1, WHOLE)), name="publication_share_is_a_percent"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(share=WHOLE, ended_at=None)
+                | models.Q(share__lt=WHOLE, stored_at=None),
+                name="publication_to_a_share_is_not_stored",
+            ),
+        )
 
     def __str__(self) -> str:
         return f"{self.release} at {self.published_at}"
+
+    @property
+    def is_partial(self) -> bool:
+        return self.share < WHOLE
 
     @property
     def publisher(self) -> str:

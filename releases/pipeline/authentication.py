@@ -62,7 +62,7 @@ class PublisherAuthentication(BaseAuthentication):
             return Publisher(f"release pipeline (secret {number})"), None
         if not settings.PUBLISH_OIDC_ISSUER or not looks_like_one(presented):
             refusal = InvalidPublishSecret()
-            refused_credentials.note(refusal, by=_actor(request), now=now)
+            refused_credentials.note(refusal, by=actor_of(request), now=now)
             raise refusal
         return _identified(request, presented, now), None
 
@@ -75,17 +75,17 @@ def _identified(request: Request, presented: bytes, now: datetime) -> Publisher:
         identity = identify(presented, now=now)
     except AnotherPipeline as refusal:
         # The issuer confirms this identity, so the audit log can name it.
-        by = _actor(request, refusal.name)
+        by = actor_of(request, refusal.name)
         faults = [f"{fault.pointer} {fault.code}" for fault in refusal.errors]
         record("release:refused", by=by, now=now, after={"code": refusal.code, "errors": faults})
         raise
     except IdentityTokenRefused as refusal:
-        refused_credentials.note(refusal, by=_actor(request), now=now)
+        refused_credentials.note(refusal, by=actor_of(request), now=now)
         raise
     return Publisher(identity.name, identity.token)
 
 
-def _actor(request: Request, name: str = "") -> Actor:
+def actor_of(request: Request, name: str = "") -> Actor:
     return Actor(name=name, address=address_of(request), request_id=request_id())
 
 

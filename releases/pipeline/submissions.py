@@ -11,6 +11,7 @@ from django.conf import settings
 from config.api.problems import InvalidRequest
 from releases.manifests.manifest import Manifest, Terms, read
 from releases.minisign import PublicKey, Signature, SignatureRefused, decoded, time_of
+from releases.models import WHOLE
 from releases.pipeline.identity_tokens import OneTime
 
 SIGNATURE_HEADER = "X-Manifest-Signature"
@@ -20,7 +21,7 @@ SIGNATURE_HEADER = "X-Manifest-Signature"
 class Submission:
     """A document for a channel: the received ``body``, its JSON as ``document``, and the ``signature`` header.
 
-    ``token``: the identity token of the request, if any.
+    ``share``: percent of the shells to offer it to. ``token``: the identity token of the request, if any.
     """
 
     channel: str
@@ -29,6 +30,7 @@ class Submission:
     signature: str
     rollback: bool = False
     dry_run: bool = False
+    share: int = WHOLE
     token: OneTime | None = None
 
     @property
@@ -50,9 +52,7 @@ class Signed:
 def check(submission: Submission, *, key: PublicKey, now: datetime) -> Signed:
     """Verifies a document and its signature; raises ``InvalidRequest`` with the faults of both."""
     terms = Terms(
-        channel=submission.channel,
-        cdn_url=settings.CDN_URL,
-        platforms=settings.PUBLISH_PLATFORMS,
+        channel=submission.channel, cdn_url=settings.CDN_URL, platforms=settings.PUBLISH_PLATFORMS
     )
     read_as = read(submission.body, submission.document, terms)
     faults = read_as if isinstance(read_as, list) else []

@@ -80,7 +80,7 @@ class Pipeline:
         return self.signed(self.document(version, channel))
 
     def publish(
-        self, release: Release, channel: str = "stable", **options: bool
+        self, release: Release, channel: str = "stable", **options: Any
     ) -> PublishedRelease:
         return publish(
             submission=Submission(

@@ -20,9 +20,9 @@ CASES = [
     ("stable", "darwin", "", "one", "three numbers|not a SemVer"),
     ("stable", "linux", "", "1.0.0", "nothing for linux of any architecture"),
     ("stable", "darwin", "x86_64", "1.0.0", "nothing for darwin-x86_64"),
-    ("beta", "darwin", "", "1.0.0", "Nothing has been published on beta"),
-    ("unknown", "darwin", "", "1.0.0", "Nothing has been published on unknown"),
-    ("beta", "darwin", "", "", "Nothing has been published on beta"),
+    ("beta", "darwin", "", "1.0.0", "Nothing is published to all shells of beta"),
+    ("unknown", "darwin", "", "1.0.0", "Nothing is published to all shells of unknown"),
+    ("beta", "darwin", "", "", "Nothing is published to all shells of beta"),
 ]
 
 

@@ -46,6 +46,7 @@ def test_published_is_201_and_the_same_again_200(pipeline: Pipeline) -> None:
             "channel": "stable",
             "version": "1.0.0",
             "url": f"{pipeline.cdn.url}/shell/stable/latest.json",
+            "share": 100,
             "purged": None,
         }
     )
