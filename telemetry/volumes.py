@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
 
 from django.db import transaction
-from django.db.models import Count, Max, QuerySet
+from django.db.models import Count, Max, QuerySet, Sum
 
 from telemetry.models import DailyVolume, Event
 
@@ -41,6 +41,14 @@ def volumes(*, day: date) -> list[Volume]:
     """The volumes of a day (UTC): at most 1,000, the largest first, then ``REST``."""
     found = _stored(day) if day <= _last_day() else _counted(day)
     return sorted(found, key=lambda each: (each.app == REST, -each.events, *each[:2]))
+
+
+def last_by_shell_version() -> tuple[date | None, list[tuple[str, int]]]:
+    """The last counted day, and the events of each shell version on it, the most first; a few rows by index."""
+    day = DailyVolume.objects.aggregate(last=Max("day"))["last"]
+    known = DailyVolume.objects.filter(day=day).exclude(shell_version__in=("", REST)).order_by()
+    counted = known.values_list("shell_version").annotate(number=Sum("events"))
+    return day, list(counted.order_by("-number", "shell_version"))
 
 
 def count_days(*, now: datetime, dry_run: bool = False) -> Counted:

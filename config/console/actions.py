@@ -118,6 +118,8 @@ class Action(ABC):
     # The title of its page: what is asked of the operator.
     question: ClassVar[str] = "{label}: {name}?"
     form_class: ClassVar[type[Any]] = ReasonForm
+    # A template of what follows from it, in place of sentences.
+    consequences: ClassVar[str] = ""
     # The permission on its model that serves operators from before roles: add, change or delete.
     permission: ClassVar[str] = "change"
     # Whether it takes something from people; its button is red.
@@ -132,6 +134,10 @@ class Action(ABC):
     def effects(self, target: Any) -> Iterable[str]:
         """The effects, in sentences."""
         return ()
+
+    def shown(self, target: Any, form: Any) -> dict[str, Any]:
+        """What its ``consequences`` show, with the form as it is filled in."""
+        return {}
 
     def initial(self, target: Any, *, by: HttpRequest) -> dict[str, Any]:
         """The form's initial values."""

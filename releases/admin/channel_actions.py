@@ -1,7 +1,8 @@
-"""Actions on a channel of the shell; each describes its effect on shells that have updated already."""
+"""Actions on a channel of the shell; a template describes the effect of each on shells that have updated already."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar
 
 from django import forms
 from django.http import HttpRequest
@@ -9,62 +10,91 @@ from django.http import HttpRequest
 from config.console.actions import Action, Preview, ReasonForm, Result
 from releases import channel_control
 from releases.delivery import cdn, purging
-from releases.models import Publication, ShellChannel
-from releases.versions import Version
-
-KEPT_SECONDS = 360
+from releases.manifests.version_rules import newest_signature
+from releases.models import WHOLE, Publication, ShellChannel
 
 
-def _cdn_follows() -> str:
-    if cdn.is_purged():
-        return "The CDN is purged and read back; until this page reports success, it may serve the old files."
-    return (
-        f"No purge is configured: caches may serve the old files for {KEPT_SECONDS} more seconds."
-    )
+class ChannelAction(Action):
+    """An action whose rule may also change storage, at once or by the worker; ``done`` is the message after it."""
 
+    atomic = False
+    consequences = "admin/console/channel_act.html"
+    rule: ClassVar[Callable[..., bool | None]]
+    done: ClassVar[str]
+    # The action that is the way back.
+    undone_by: ClassVar[str] = ""
 
-def _outcome(done: str, *, placed: bool) -> str:
-    later = "" if placed else " Storage does not have it yet; a worker keeps trying."
-    return f"{done}{later}"
+    def shown(self, target: ShellChannel, form: Any) -> dict[str, Any]:
+        return {
+            "act": self.name,
+            "channel": target,
+            "current": Publication.objects.of(target.pk).wanted().first(),
+            "running": channel_control.rollout(target.pk),
+            "is_purged": cdn.is_purged(),
+        }
+
+    def do(self, target: ShellChannel, *args: Any, **given: Any) -> Result | Preview:
+        placed = type(self).rule(channel=target.pk, **given)
+        target.refresh_from_db()
+        offered = channel_control.rollout(target.pk)
+        offered = offered or Publication.objects.of(target.pk).wanted().first()
+        version = offered.release.version if offered else "nothing"
+        return Result(
+            self.done.format(channel=target, version=version, **given),
+            target,
+            follows="Storage does not have it yet; a worker keeps trying."
+            if placed is False
+            else "",
+            undo=(target, self.undone_by) if self.undone_by else None,
+        )
 
 
 class RollBackForm(ReasonForm):
-    to = forms.ChoiceField(label="Go back to")
-    # The choice whose preview was shown.
+    to = forms.ChoiceField(
+        label="Go back to", help_text="Of another choice the effects are shown before it is made."
+    )
+    # The choice whose effects were shown.
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, channel: ShellChannel, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         field: Any = self.fields["to"]
         field.choices = [
-            (each.pk, f"{each.release.version} (published {each.published_at:%Y-%m-%d %H:%M} UTC)")
+            (each.pk, f"{each.release.version}, published {each.published_at:%-d %b %Y}")
             for each in channel_control.earlier(channel.pk)
         ]
 
 
-class RollBack(Action):
+class RollBack(ChannelAction):
     name = "roll_back"
     label = "Roll back"
-    atomic = False
-    button = "Preview"
-    form_class = RollBackForm
+    question = "Roll {name} back?"
     destructive = True
+    consequences = "admin/console/rollback.html"
+    rule = channel_control.roll_back
+    done = "{channel} offers {version} again."
 
     def available(self, target: ShellChannel, *, by: HttpRequest) -> bool:
         return bool(channel_control.earlier(target.pk))
 
-    def effects(self, target: ShellChannel) -> Iterable[str]:
-        yield "The channel offers an earlier release again, with the same bytes and the same signature."
-        yield (
-            "Shells that have updated already stay on the newer version: a shell takes no older one. "
-            "To change those, publish a newer version."
-        )
-        yield _cdn_follows()
-
     def form(
         self, target: ShellChannel, data: Mapping[str, Any] | None, *, by: HttpRequest
     ) -> RollBackForm:
-        return RollBackForm(data, channel=target)
+        first = channel_control.earlier(target.pk)[0].pk
+        return RollBackForm(data, initial={"to": first, "seen": first}, channel=target)
+
+    def shown(self, target: ShellChannel, form: Any) -> dict[str, Any]:
+        """The offer of the channel before and after."""
+        choices = channel_control.earlier(target.pk)
+        chosen = next(each for each in choices if str(each.pk) == str(form["to"].value()))
+        known = super().shown(target, form)
+        before = known["running"] or known["current"]
+        platforms = before.release.platforms if before else ()
+        return known | {
+            "chosen": chosen,
+            "lost": sorted(set(platforms) - set(chosen.release.platforms)),
+            "newest_signature": newest_signature(target.pk),
+        }
 
     def do(
         self, target: ShellChannel, *, to: str, seen: str, reason: str, **given: Any
@@ -72,91 +102,92 @@ class RollBack(Action):
         chosen = next(each for each in channel_control.earlier(target.pk) if str(each.pk) == to)
         if seen != to:
             entered = {"to": to, "seen": to, "reason": reason}
-            return Preview(
-                form=RollBackForm(initial=entered, channel=target),
-                template="admin/console/rollback.html",
-                shown=_preview(target, chosen),
-                button=self.label,
-            )
-        placed = channel_control.roll_back(
-            channel=target.pk, publication_id=chosen.pk, reason=reason, **given
-        )
-        done = f"{target} offers {chosen.release.version} again."
-        return Result(_outcome(done, placed=placed), target)
+            form = RollBackForm(initial=entered, channel=target)
+            return Preview(form=form, template=self.consequences, shown=self.shown(target, form))
+        return super().do(target, publication_id=chosen.pk, reason=reason, **given)
 
 
-def _preview(target: ShellChannel, chosen: Publication) -> dict[str, Any]:
-    """The offer of the channel before and after."""
-    current = Publication.objects.of(target.pk).wanted().first()
-    before, after = current.release.version if current else "", chosen.release.version
-    platforms = current.release.platforms if current else ()
-    return {
-        "channel": target,
-        "before": before,
-        "after": after,
-        "is_older": Version.parse(after) < Version.parse(before),
-        "lost": sorted(set(platforms) - set(chosen.release.platforms)),
-        "chosen": chosen,
-    }
+class ShareAction(ChannelAction):
+    """An action on the release that a share of the shells is offered."""
+
+    def available(self, target: ShellChannel, *, by: HttpRequest) -> bool:
+        return channel_control.rollout(target.pk) is not None
 
 
-class Halt(Action):
+class ShareForm(ReasonForm):
+    share = forms.IntegerField(label="Percent of the shells", min_value=2, max_value=99)
+
+
+class RaiseShare(ShareAction):
+    name = "raise_share"
+    label = "Raise share"
+    question = "Raise the share of the new release on {name}?"
+    form_class = ShareForm
+    rule = channel_control.raise_share
+    done = "{channel} offers {version} to {share} % of the shells."
+
+
+class OfferToAll(ShareAction):
+    name = "offer"
+    label = "Offer to all"
+    question = "Offer the new release on {name} to all shells?"
+    rule = partial(channel_control.raise_share, share=WHOLE)
+    done = "{channel} offers {version} to all shells."
+
+
+class EndShare(ShareAction):
+    name = "end_share"
+    label = "End"
+    question = "Take the new release on {name} back?"
+    destructive = True
+    rule = channel_control.end_share
+    done = "{channel} offers {version} to all shells."
+
+
+class Halt(ChannelAction):
     name = "halt"
     label = "Halt"
-    atomic = False
+    question = "Halt {name}?"
     destructive = True
+    rule = channel_control.halt
+    done = "{channel} is halted."
+    undone_by = "resume"
 
     def available(self, target: ShellChannel, *, by: HttpRequest) -> bool:
         return target.halted_at is None
 
-    def effects(self, target: ShellChannel) -> Iterable[str]:
-        yield "The update address answers 204 to every shell of this channel from now on: there is no update."
-        yield (
-            "The manifest is removed from storage. A shell that reads it from the CDN finds none, logs that, and "
-            "keeps its version."
-        )
-        yield (
-            "Shells that have updated already stay on their version. "
-            "To change those, resume and publish a newer one."
-        )
-        yield "A publish under way is ended, and others are refused until the channel is resumed."
-        yield _cdn_follows()
 
-    def do(self, target: ShellChannel, **given: Any) -> Result:
-        placed = channel_control.halt(channel=target.pk, **given)
-        return Result(_outcome(f"{target} offers nothing.", placed=placed), target)
-
-
-class Resume(Action):
+class Resume(ChannelAction):
     name = "resume"
     label = "Resume"
-    atomic = False
+    question = "Resume {name}?"
+    rule = channel_control.resume
+    done = "{channel} offers {version} again."
 
     def available(self, target: ShellChannel, *, by: HttpRequest) -> bool:
         return target.halted_at is not None
 
-    def effects(self, target: ShellChannel) -> Iterable[str]:
-        current = Publication.objects.of(target.pk).wanted().first()
-        offer = f"version {current.release.version}" if current else "the next published version"
-        yield f"The channel offers {offer} again. To offer an earlier one, roll back first."
-        yield "Publishing works again."
-        yield _cdn_follows()
 
-    def do(self, target: ShellChannel, **given: Any) -> Result:
-        placed = channel_control.resume(channel=target.pk, **given)
-        return Result(_outcome(f"{target} is resumed.", placed=placed), target)
-
-
-class RetryPurge(Action):
+class RetryPurge(ChannelAction):
     name = "purge"
     label = "Purge again"
+    question = "Purge the CDN for {name} again?"
+    atomic = True
 
     def available(self, target: ShellChannel, *, by: HttpRequest) -> bool:
         return purging.is_possible(target)
 
-    def effects(self, target: ShellChannel) -> Iterable[str]:
-        yield "A worker purges the CDN again at once, and reads the public address until it serves the offer."
-
     def do(self, target: ShellChannel, **given: Any) -> Result:
         queued = purging.retry(channel=target.pk, **given)
         return Result("A worker purges again." if queued else "There is nothing to purge.", target)
+
+
+CHANNEL_ACTIONS = (
+    RaiseShare(),
+    OfferToAll(),
+    Halt(),
+    Resume(),
+    RetryPurge(),
+    EndShare(),
+    RollBack(),
+)

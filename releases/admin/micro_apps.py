@@ -5,45 +5,55 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from accounts.admin.fields import ClientField
 from accounts.models import Client
-from config.console.actions import Action, ReasonForm, Result
+from config.console.actions import Action, Preview, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment
 from licensing.models import Plan
 from releases.micro_apps.channels import move_channel, pin, unpin, withdraw
+from releases.micro_apps.offers import reach
 from releases.models import AppChannel, AppPin, AppVersion, MicroApp
 
 STABLE, BETA = AppChannel.Name.STABLE, AppChannel.Name.BETA
-NEXT = "Shells get it at their next update check and keep their installed version until then."
 
 
-def offerable(app: MicroApp) -> QuerySet[AppVersion]:
-    """The versions that a channel or a pin of an app may offer."""
-    return AppVersion.objects.offerable().filter(app=app)
+class AppAction(Action):
+    """An action that changes what is offered of an app; its page says now and after, and whom that reaches."""
+
+    consequences = "admin/console/app_act.html"
+
+    def shown(self, target: MicroApp, form: Any) -> dict[str, Any]:
+        return {
+            "act": self.name,
+            "app": target,
+            "offers": AppChannel.objects.filter(app=target).select_related("version"),
+            "reach": reach(slug=target.slug),
+        }
 
 
-class VersionAction(Action):
+class VersionAction(AppAction):
     """An action whose form offers the versions of its app, older ones included: it can roll back."""
 
     def available(self, target: MicroApp, *, by: HttpRequest) -> bool:
-        return offerable(target).exists()
+        return AppVersion.objects.offerable().filter(app=target).exists()
 
     def form(self, target: MicroApp, data: Mapping[str, Any] | None, *, by: HttpRequest) -> Any:
         form = super().form(target, data, by=by)
-        form.fields["version"].queryset = offerable(target)
+        form.fields["version"].queryset = AppVersion.objects.offerable().filter(app=target)
         return form
 
 
 class VersionForm(ReasonForm):
-    version = forms.ModelChoiceField(AppVersion.objects.none(), empty_label=None)
+    version = forms.ModelChoiceField(AppVersion.objects.none(), empty_label="Choose a version")
 
 
 class MoveForm(VersionForm):
-    channel = forms.ChoiceField(choices=AppChannel.Name, initial=STABLE)
+    channel = forms.ChoiceField(choices=[("", "Choose a channel"), *AppChannel.Name.choices])
+    # The channel and the version whose effects were shown.
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
     field_order = ("channel", "version")
 
@@ -51,44 +61,49 @@ class MoveForm(VersionForm):
 class MoveChannel(VersionAction):
     name = "move"
     label = "Move a channel"
+    question = "Move a channel of {name}?"
+    button = "Show the effects"
     form_class = MoveForm
 
-    def effects(self, target: MicroApp) -> Iterable[str]:
-        for channel in AppChannel.objects.filter(app=target).select_related("version"):
-            yield f"{channel.name} offers {channel.version.version} now."
-        yield NEXT
-        yield "Clients and plans with a pin keep its version."
-
-    def do(self, target: MicroApp, *, channel: Any, version: Any, **given: Any) -> Result:
+    def do(
+        self, target: MicroApp, *, channel: Any, version: Any, seen: str, **given: Any
+    ) -> Result | Preview:
+        if seen != f"{channel} {version.pk}":
+            form = MoveForm(
+                initial={"channel": channel, "version": version.pk, "reason": given["reason"]}
+                | {"seen": f"{channel} {version.pk}"}
+            )
+            form.fields["version"].queryset = AppVersion.objects.offerable().filter(app=target)  # type: ignore[attr-defined]
+            shown = self.shown(target, form) | {"channel": channel, "version": version}
+            button = f"Move {channel} to {version.version}"
+            return Preview(form=form, template=self.consequences, shown=shown, button=button)
         moved = move_channel(name=channel, version_id=version.pk, **given)
         return Result(f"{moved} offers {moved.version.version}.", target)
 
 
-class Promote(Action):
+class Promote(AppAction):
     """Offers the beta version on stable."""
 
     name = "promote"
     label = "Promote beta to stable"
+    question = "Promote the beta of {name} to stable?"
 
     def available(self, target: MicroApp, *, by: HttpRequest) -> bool:
-        now = versions_of(target)
+        now = _offers(target)
         return BETA in now and now[BETA] != now.get(STABLE)
 
-    def effects(self, target: MicroApp) -> Iterable[str]:
-        now = versions_of(target)
-        yield f"stable goes from {now.get(STABLE, 'nothing')} to {now.get(BETA)}."
-        yield NEXT
+    def shown(self, target: MicroApp, form: Any) -> dict[str, Any]:
+        return super().shown(target, form) | {"channel": STABLE, "version": _offers(target)[BETA]}
 
-    def do(self, target: MicroApp, **given: Any) -> Result:
-        beta = AppChannel.objects.get(app=target, name=BETA)
-        moved = move_channel(name=STABLE, version_id=beta.version_id, **given)
+    def do(self, target: MicroApp, *args: Any, **given: Any) -> Result:
+        moved = move_channel(name=STABLE, version_id=_offers(target)[BETA].pk, **given)
         return Result(f"{moved} offers {moved.version.version}.", target)
 
 
-def versions_of(app: MicroApp) -> dict[str, str]:
+def _offers(app: MicroApp) -> dict[str, AppVersion]:
     """The version that each channel of an app offers."""
-    rows = AppChannel.objects.filter(app=app)
-    return dict(rows.values_list("name", "version__version"))
+    channels = AppChannel.objects.filter(app=app).select_related("version")
+    return {each.name: each.version for each in channels}
 
 
 class ClientPinForm(VersionForm):
@@ -98,31 +113,27 @@ class ClientPinForm(VersionForm):
 class PinClient(VersionAction):
     name = "pin_client"
     label = "Pin a client"
+    question = "Pin a client to a version of {name}?"
     form_class = ClientPinForm
 
-    def effects(self, target: MicroApp) -> Iterable[str]:
-        yield "This client gets this version on every channel, until the pin is removed."
-        yield NEXT
-
     def do(self, target: MicroApp, *, version: Any, client: Client, **given: Any) -> Result:
-        return Result(f"{pin(version_id=version.pk, client_id=client.pk, **given)}.", target)
+        pin(version_id=version.pk, client_id=client.pk, **given)
+        return Result(f"{client} is pinned to {version}.", target)
 
 
 class PlanPinForm(VersionForm):
-    plan = forms.ModelChoiceField(Plan.objects.all(), empty_label=None)
+    plan = forms.ModelChoiceField(Plan.objects.all(), empty_label="Choose a plan")
 
 
 class PinPlan(VersionAction):
     name = "pin_plan"
     label = "Pin a plan"
+    question = "Pin a plan to a version of {name}?"
     form_class = PlanPinForm
 
-    def effects(self, target: MicroApp) -> Iterable[str]:
-        yield "Every client on this plan gets this version on every channel, except clients with their own pin."
-        yield NEXT
-
     def do(self, target: MicroApp, *, version: Any, plan: Plan, **given: Any) -> Result:
-        return Result(f"{pin(version_id=version.pk, plan_id=plan.pk, **given)}.", target)
+        pin(version_id=version.pk, plan_id=plan.pk, **given)
+        return Result(f"The plan {plan} is pinned to {version}.", target)
 
 
 def offered_on(name: str) -> Callable[[MicroApp], str]:
@@ -156,6 +167,7 @@ class MicroAppAdmin(ConsoleAdmin):
     def page_context(self, request: HttpRequest, row: MicroApp) -> dict[str, Any]:
         return {
             "channels": row.channels.all(),
+            "reach": reach(slug=row.slug),
             "versions": row.versions.defer("signature"),
             "pins": row.pins.select_related("version", "client", "plan"),
         }
@@ -184,6 +196,7 @@ class Withdraw(Action):
 @admin.register(AppVersion)
 class AppVersionAdmin(ConsoleAdmin):
     row_actions = (Withdraw(),)
+    change_form_template = "admin/console/version.html"
     list_display = (
         "app",
         "version",
@@ -216,7 +229,7 @@ class Unpin(Action):
     def effects(self, target: AppPin) -> Iterable[str]:
         rule = "its plan's pin, or the channel," if target.client_id else "the channel"
         yield f"For {target.client or target.plan}, {rule} counts again."
-        yield NEXT
+        yield "Shells get it at their next update check and keep their installed version until then."
 
     def do(self, target: AppPin, **given: Any) -> Result:
         unpin(pin_id=target.pk, **given)
@@ -226,6 +239,7 @@ class Unpin(Action):
 @admin.register(AppPin)
 class AppPinAdmin(ConsoleAdmin):
     row_actions = (Unpin(),)
+    change_form_template = "admin/console/pin.html"
     list_display = ("app", "version", "client", "plan", moment("pinned_at"), "pinned_by")
     list_filter = ("app", "plan")
     list_select_related = ("app", "version", "client", "plan")

@@ -11,17 +11,17 @@ from django.db.models import Case, F, OuterRef, QuerySet, Subquery, Value, When
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
-from django.utils.html import format_html
 
 from config.console.action_views import page_of
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment
-from releases.admin.channel_actions import Halt, Resume, RetryPurge, RollBack
+from config.console.template_tags import chip
+from releases.admin.channel_actions import CHANNEL_ACTIONS
 from releases.delivery import cdn, purging
 from releases.delivery.storage import pointer_path
 from releases.manifests.evidence import verified
 from releases.manifests.platforms import ARCHITECTURES
-from releases.models import Publication, Purge, ShellChannel, ShellRelease
+from releases.models import WHOLE, Publication, Purge, ShellChannel, ShellRelease
 from releases.update_explanation import explain
 
 SHOWN = 20
@@ -40,27 +40,24 @@ class ExplainForm(forms.Form):
     current_version = forms.CharField(
         label="Version it has", required=False, max_length=120, help_text="As 1.2.3; or nothing."
     )
+    install_id = forms.CharField(
+        required=False, max_length=128, strip=False, help_text="As the shell sends it; or nothing."
+    )
 
 
 @admin.register(ShellChannel)
 class ShellChannelAdmin(ConsoleAdmin):
     """A channel: its offer, whether the CDN serves that, and its history."""
 
-    row_actions = (RollBack(), Halt(), Resume(), RetryPurge())
+    row_actions = CHANNEL_ACTIONS
     change_form_template = "admin/console/channel.html"
-    list_display = (
-        "name",
-        "offers",
-        "at_the_cdn",
-        moment("halted_at", "halted since"),
-        moment("leased_until", "publish under way until"),
-    )
+    list_display = ("name", "state", "version", "at_the_cdn", moment("halted_at", "halted since"))
     search_fields = ("name",)
-    fields = (moment("leased_until", "publish under way until"), "fence")
+    fields = ("name",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        stored = Publication.objects.filter(release__channel=OuterRef("pk")).stored()
-        live = stored.order_by("-pk").values("release__version")[:1]
+        ours = Publication.objects.filter(release__channel=OuterRef("pk")).order_by("-pk")
+        live = ours.stored().values("release__version")[:1]
         in_time = When(
             failure=Purge.UNDER_WAY, tried_at__lt=F("asked_at") + Purge.MAY_TAKE, then=Value("")
         )
@@ -68,17 +65,33 @@ class ShellChannelAdmin(ConsoleAdmin):
         purges = Purge.objects.filter(channel=OuterRef("pk")).order_by("-pk")
         failure = purges.annotate(told=Case(in_time, failing, default=Value(""))).values("told")[:1]
         rows: Any = super().get_queryset(request)
-        return rows.annotate(live_version=Subquery(live), purge_failure=Subquery(failure))  # type: ignore[no-any-return]
+        return rows.annotate(  # type: ignore[no-any-return]
+            live_version=Subquery(live),
+            purge_failure=Subquery(failure),
+            share=Subquery(ours.served().values("share")[:1]),
+        )
 
-    @admin.display(description="offers")
-    def offers(self, channel: Any) -> str:
-        return "nothing" if channel.halted_at else channel.live_version or "nothing"
+    @admin.display(description="state")
+    def state(self, channel: Any) -> str:
+        if channel.halted_at:
+            return chip("stopped", "Halted")
+        if channel.share is None:
+            return chip("over", "No release")
+        is_part = channel.share < WHOLE
+        return (
+            chip("running", f"Rolling out to {channel.share} %")
+            if is_part
+            else chip("well", "Offered")
+        )
+
+    @admin.display(description="to all shells")
+    def version(self, channel: Any) -> str:
+        return channel.live_version or "nothing"
 
     @admin.display(description="at the CDN")
     def at_the_cdn(self, channel: Any) -> str:
-        if not channel.purge_failure or not cdn.is_purged():
-            return ""
-        return format_html('<strong class="wrong">purge failed: {}</strong>', channel.purge_failure)
+        shown = channel.purge_failure and cdn.is_purged()
+        return chip("refused", f"Purge failed: {channel.purge_failure}") if shown else ""
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.explain)
@@ -99,6 +112,7 @@ class ShellChannelAdmin(ConsoleAdmin):
                 system=given["os"],
                 arch=given["arch"] or None,
                 current_version=given["current_version"] or None,
+                install_id=given["install_id"] or None,
             )
         context = {
             **self.admin_site.each_context(request),
@@ -115,18 +129,18 @@ class ShellChannelAdmin(ConsoleAdmin):
         publications = Publication.objects.of(row.pk).defer("signature", "release__manifest")
         return {
             "publications": publications.prefetch_related("purges")[:SHOWN],
-            "live": _live(row),
+            **_offers(row),
             "purge": purging.newest(row.pk) if cdn.is_purged() else None,
             "is_purged": cdn.is_purged(),
             "address": f"{settings.CDN_URL}/{pointer_path(row.pk)}",
         }
 
 
-def _live(channel: ShellChannel) -> Publication | None:
-    """The publication it offers; for a halted channel the one it would offer once resumed."""
-    ours = Publication.objects.of(channel.pk)
-    offered = ours.wanted() if channel.halted_at else ours.stored()
-    return offered.defer("signature", "release__manifest").first()
+def _offers(channel: ShellChannel) -> dict[str, Any]:
+    """The publications that it offers to all and to a share; for a halted channel once it is resumed."""
+    ours = Publication.objects.of(channel.pk).defer("signature", "release__manifest")
+    live = (ours.wanted() if channel.halted_at else ours.stored()).first()
+    return {"live": live, "running": ours.rollout(), "halted": channel.halted_at}
 
 
 @admin.register(ShellRelease)
@@ -137,8 +151,7 @@ class ShellReleaseAdmin(ConsoleAdmin):
     list_select_related = ("channel",)
     date_hierarchy = "published_at"
     search_fields = ("version", "published_by", "=manifest_sha256")
-    fields = (*list_display, "manifest_sha256", "document")
-    readonly_fields = ("platform_names", "document")
+    fields = ("version",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         # Only the page of a row reads the manifest.
@@ -147,10 +160,6 @@ class ShellReleaseAdmin(ConsoleAdmin):
     @admin.display(description="platforms")
     def platform_names(self, release: ShellRelease) -> str:
         return ", ".join(release.platforms)
-
-    @admin.display(description="manifest")
-    def document(self, release: ShellRelease) -> str:
-        return bytes(release.manifest).decode("utf-8", "replace")
 
     def audit_target(self, row: ShellRelease) -> object:
         return row.channel_id
@@ -161,5 +170,7 @@ class ShellReleaseAdmin(ConsoleAdmin):
         return {
             "publications": publications[:SHOWN],
             "artifacts": verified(row),
+            "document": bytes(row.manifest).decode("utf-8", "replace"),
+            **_offers(row.channel),
             "is_purged": cdn.is_purged(),
         }

@@ -7,6 +7,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import F, Q, Value
 
+from accounts.models import Client, User
 from config.api.problems import NotFound
 from releases.micro_apps.publishing import bundle_path
 from releases.models import AppChannel, AppPin
@@ -53,6 +54,25 @@ def offered(*, slug: str, client_id: UUID, plan_id: int, channel: str) -> AppOff
         raise NoSuchVersion
     _, chosen_by, version, sha256, signature = row
     return AppOffer(slug, version, sha256, bytes(signature), chosen_by)
+
+
+class Reach(NamedTuple):
+    """Whom an app's channels reach: clients that may use it and have no pin, and their people; and the pinned ones."""
+
+    clients: int
+    people: int
+    pinned: int
+
+
+def reach(*, slug: str) -> Reach:
+    """Counts by licences as they are now. Which of them a channel reaches is each shell's choice."""
+    entitled = Q(licence__entitlements__contains=[slug])
+    entitled |= Q(licence__plan__entitlements__contains=[slug])
+    pinned = Q(apppin__app=slug) | Q(licence__plan__apppin__app=slug)
+    clients = Client.objects.filter(entitled)
+    free = clients.exclude(pk__in=clients.filter(pinned).values("pk"))
+    people = User.objects.filter(client__in=free, is_active=True).count()
+    return Reach(free.count(), people, clients.count() - free.count())
 
 
 class Explained(NamedTuple):

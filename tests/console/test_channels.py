@@ -1,7 +1,9 @@
 """The shell's channels as operators see them: what is live, what the CDN serves, and what they can do about it."""
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.urls import reverse
@@ -11,6 +13,9 @@ from accounts.models import AuditEvent, User
 from config.console.attention.listing import items
 from releases.delivery.storage import IMMUTABLE_CACHE
 from releases.models import Publication, Purge, ShellChannel
+from releases.updates import place_of
+from releases.versions import Version
+from telemetry.models import DailyVolume
 from tests.conftest import Browser
 from tests.releases import conftest as releasing
 from tests.releases.conftest import Pipeline
@@ -45,9 +50,9 @@ def text(console: Browser, address: str) -> str:
 
 def test_a_channel_says_what_is_live_and_since_when(console: Browser, published: Pipeline) -> None:
     shown = text(console, PAGE)
-    assert "2.0.0</a>, published" in shown
+    assert "2.0.0 is offered to every older shell since" in shown
     assert "release pipeline (secret 1)" in shown
-    assert "No CDN is purged" in shown
+    assert "not purged: serves an older manifest" in shown
     assert "2.0.0" in text(console, reverse("admin:releases_shellchannel_changelist"))
 
 
@@ -69,10 +74,10 @@ def test_a_failed_purge_is_red_here_and_on_the_front_page(
         failure="old_bytes",
     )
     shown = text(console, PAGE)
-    assert '<p class="wrong"> The CDN does not serve it yet' in shown
+    assert "<span><b>The CDN does not serve it yet, or could not be told (old_bytes).</b>" in shown
     assert "Tried 3 times" in shown
     listed = reverse("admin:releases_shellchannel_changelist")
-    assert '<strong class="wrong">purge failed: old_bytes</strong>' in text(console, listed)
+    assert '<span class="chip chip-refused">Purge failed: old_bytes</span>' in text(console, listed)
     assert act("purge") in shown
     assert "The CDN does not serve what stable offers (old_bytes)." in troubles()
     console.post(act("purge"), {"reason": "The CDN is well again."})
@@ -80,7 +85,7 @@ def test_a_failed_purge_is_red_here_and_on_the_front_page(
     purge.confirmed_at = now
     purge.save()
     assert "read back" in text(console, PAGE)
-    assert "purge failed" not in text(console, listed)
+    assert "Purge failed" not in text(console, listed)
     assert "does not serve" not in troubles()
 
 
@@ -98,40 +103,103 @@ def test_a_purge_that_is_under_way_is_no_failure_until_it_takes_too_long(
         attempts=3,
         failure=Purge.UNDER_WAY,
     )
-    assert "purge failed" not in text(console, listed)
+    assert "Purge failed" not in text(console, listed)
     purge.tried_at = now + Purge.MAY_TAKE
     purge.save()
-    assert "purge failed: under_way" in text(console, listed)
+    assert "Purge failed: under_way" in text(console, listed)
 
 
-def test_rolling_back_says_first_what_it_does(console: Browser, published: Pipeline) -> None:
+def test_rolling_back_says_first_what_it_does(
+    console: Browser, published: Pipeline, now: datetime
+) -> None:
+    published.publish(published.release("3.0.0"))
+    day = now.date()
+    for version, events in (("1.0.0", 392), ("2.0.0", 3209), ("3.0.0", 311), ("", 50), ("*", 9)):
+        DailyVolume.objects.create(day=day, shell_version=version, events=events)
     page = console.get(act("roll_back"))
-    assert "stay on the newer version" in page.content.decode()
-    [(chosen, label)] = page.context["form"].fields["to"].choices
-    assert label.startswith("1.0.0 ")
-    preview = console.post(act("roll_back"), {"to": chosen, "reason": "It crashes."})
-    shown = " ".join(preview.content.decode().split())
-    assert "stable offers 1.0.0 instead of 2.0.0." in shown
-    assert "Shells that have 2.0.0 keep it" in shown
-    assert Publication.objects.of("stable")[0].release.version == "2.0.0"
-    done = console.post(
-        act("roll_back"), {"to": chosen, "seen": chosen, "reason": "It crashes."}, follow=True
-    )
-    assert "table offers 1.0.0 again." in done.content.decode()
+    [(second, label), (first, _)] = page.context["form"].fields["to"].choices
+    assert label.startswith("2.0.0, published ")
+    shown = " ".join(page.content.decode().split())
+    assert "stable offers 2.0.0 instead of 3.0.0" in shown
+    assert "Shells that have a newer version keep it" in shown
+    for cells in (
+        ("1.0.0", "392", "10 %", "updates to 2.0.0"),
+        ("3.0.0", "311", "7 %", "keeps it"),
+    ):
+        assert re.search(".*?".join(map(re.escape, cells)), re.sub("</?b>", "", shown)), cells
+    # Of another choice the effects are shown first.
+    entered = {"to": first, "seen": second, "reason": "It crashes."}
+    preview = console.post(act("roll_back"), entered)
+    assert "stable offers 1.0.0 instead of 3.0.0" in " ".join(preview.content.decode().split())
+    assert Publication.objects.of("stable")[0].release.version == "3.0.0"
+    assert preview.context["form"].initial == {**entered, "to": str(first), "seen": str(first)}
+    done = console.post(act("roll_back"), {**entered, "seen": first}, follow=True)
+    assert "stable offers 1.0.0 again." in done.content.decode()
     assert Publication.objects.of("stable")[0].release.version == "1.0.0"
+
+
+def test_a_rollback_of_what_the_older_release_lacks_is_warned_of(
+    console: Browser, published: Pipeline
+) -> None:
+    document = published.document("3.0.0")
+    document["platforms"]["linux-x86_64"] = published.upload("linux-x86_64", "3.0.0")
+    published.publish(published.signed(document))
+    assert "Shells on linux-x86_64 are offered nothing." in text(console, act("roll_back"))
 
 
 def test_a_halted_channel_says_so_and_is_resumed(console: Browser, published: Pipeline) -> None:
     assert "stay on their version" in text(console, act("halt"))
-    console.post(act("halt"), {"reason": "It crashes."})
+    halted = console.post(act("halt"), {"reason": "It crashes."}, follow=True)
+    assert "stable is halted." in halted.content.decode()
     shown = text(console, PAGE)
     assert "Halted since" in shown
-    assert "Resumed, it would offer" in shown
-    assert act("halt") not in shown
-    assert "nothing" in text(console, reverse("admin:releases_shellchannel_changelist"))
+    assert "Offered once resumed" in shown
+    assert f'href="{act("halt")}"' not in shown
+    listed = reverse("admin:releases_shellchannel_changelist")
+    assert '<span class="chip chip-stopped">Halted</span>' in text(console, listed)
     assert "offers version 2.0.0 again" in text(console, act("resume"))
     console.post(act("resume"), {"reason": "It was the network."})
     assert ShellChannel.objects.get().halted_at is None
+
+
+def test_a_release_for_a_share_is_raised_and_offered_to_all(
+    console: Browser, published: Pipeline
+) -> None:
+    assert act("raise_share") not in text(console, PAGE)
+    published.publish(published.release("3.0.0"), share=5)
+    for page in (PAGE, reverse("admin:releases_shellchannel_changelist")):
+        assert '<span class="chip chip-running">Rolling out to 5 %</span>' in text(console, page)
+    assert "3.0.0 is offered to 5 % of the shells, 2.0.0 to all others." in text(console, PAGE)
+    assert "Those that are offered it now stay in." in text(console, act("raise_share"))
+    refused = console.post(act("raise_share"), {"share": 4, "reason": "It works."})
+    assert "A number above 5, at most 100." in refused.content.decode()
+    raised = console.post(act("raise_share"), {"share": 25, "reason": "It works."}, follow=True)
+    assert "stable offers 3.0.0 to 25 % of the shells." in raised.content.decode()
+    whole = console.post(act("offer"), {"reason": "It works."}, follow=True)
+    assert "stable offers 3.0.0 to all shells." in whole.content.decode()
+    assert published.stored()[0] == bytes(Publication.objects.of("stable")[0].release.manifest)
+    assert "Ended at 25 %" in text(console, PAGE)
+
+
+def test_a_release_for_a_share_is_taken_back(console: Browser, published: Pipeline) -> None:
+    published.publish(published.release("3.0.0"), share=5)
+    assert "3.0.0 is offered to nobody" in text(console, act("end_share"))
+    ended = console.post(act("end_share"), {"reason": "It crashes."}, follow=True)
+    assert "stable offers 2.0.0 to all shells." in ended.content.decode()
+    assert '<span class="chip chip-over">Ended at 5 %</span>' in text(console, PAGE)
+    assert AuditEvent.objects.get(action="release:share_ended").reason == "It crashes."
+
+
+def test_a_list_of_channels_asks_once_for_all(
+    console: Browser, published: Pipeline, django_assert_max_num_queries: Any
+) -> None:
+    for name in ("beta", "nightly", "old"):
+        published.publish(published.release("1.0.0", name), name, share=50)
+    with django_assert_max_num_queries(12) as few:
+        console.get(reverse("admin:releases_shellchannel_changelist"))
+    ShellChannel.objects.bulk_create(ShellChannel(name=f"c{number}") for number in range(9))
+    with django_assert_max_num_queries(len(few)):
+        console.get(reverse("admin:releases_shellchannel_changelist"))
 
 
 def test_an_operator_is_told_why_a_shell_gets_what_it_gets(
@@ -139,11 +207,15 @@ def test_an_operator_is_told_why_a_shell_gets_what_it_gets(
 ) -> None:
     address = act("explain")
     assert address in text(console, PAGE)
-    before = AuditEvent.objects.count()
+    before = AuditEvent.objects.count() + 1
     assert "System" in text(console, address)
     shown = text(console, f"{address}?os=darwin&arch=aarch64&current_version=1.0.0")
     assert "It gets version 2.0.0 (200)" in shown
     assert "2.0.0 is newer than 1.0.0" in shown
+    published.publish(published.release("3.0.0"), share=5)
+    shown = text(console, f"{address}?os=darwin&current_version=2.0.0&install_id=one")
+    assert f"is {place_of('one', Version.parse('3.0.0'))} of 0 to 99" in shown
+    assert "did not send its install_id" in text(console, f"{address}?os=darwin")
     assert "It gets no update (204)" in text(console, f"{address}?os=darwin&current_version=3.0.0")
     assert "Select a valid choice" in text(console, f"{address}?os=beos")
     assert AuditEvent.objects.count() == before

@@ -105,6 +105,7 @@ SAID: dict[str, Callable[[Any], dict[str, Any]]] = {
     "provider_terms": lambda provider: {"base_url": provider.base_url},
     "route_way": lambda route: {"provider_name": route.provider_name},
     "route_factor": lambda route: {"factor": "1.5"},
+    "shellchannel_raise_share": lambda channel: {"share": "50"},
     "user_roles": lambda user: {"roles": "auditor"},
     "user_erase": lambda user: {"email": user.email},
     # An extra allowance, which in the last hour of a month ends sooner than in an hour.
@@ -164,7 +165,7 @@ def app_versions(now: datetime) -> None:
 
 
 def _steered(now: datetime) -> None:
-    """A channel that can be rolled back and whose purge fails, and one that is halted."""
+    """A channel that can be rolled back and whose purge fails, one that is halted, one with a release for a share."""
     ShellChannel.objects.create(name="halted", halted_at=now)
     current = ShellRelease.objects.get()
     newer = ShellRelease.objects.create(
@@ -181,6 +182,18 @@ def _steered(now: datetime) -> None:
     )
     Purge.objects.create(
         channel=current.channel, publication=publication, asked_at=now, due_at=now, attempts=1
+    )
+    careful = ShellRelease.objects.create(
+        channel=ShellChannel.objects.create(name="careful"),
+        version="2.0.0",
+        manifest=b"{}",
+        manifest_sha256="2" * 64,
+        platforms=current.platforms,
+        published_at=now,
+        published_by="pipeline",
+    )
+    Publication.objects.create(
+        release=careful, signature=b"s", signed_at=now, published_at=now, share=1
     )
 
 

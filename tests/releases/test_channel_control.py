@@ -47,7 +47,8 @@ def back_to(version: str) -> bool:
 
 
 def offered(current: str | None = None) -> str | None:
-    offer = updates.offered(channel="stable", system="darwin", arch=None, current_version=current)
+    asked = {"channel": "stable", "system": "darwin", "arch": None, "current_version": current}
+    offer, _ = updates.offered(**asked)
     return str(offer.version) if offer else None
 
 
@@ -126,7 +127,7 @@ def test_rolling_back_offers_the_old_bytes_with_their_old_signature(
     old = releases[1]
     manifest, _ = pipeline.stored()
     assert (manifest, pipeline.stored() != before) == (old.body, True)
-    offer = updates.offered(channel="stable", system="darwin", arch=None, current_version=None)
+    offer = updates.channel_offer("stable").whole
     assert offer is not None
     assert (offer.manifest, offer.signature) == (old.body, old.signature)
     assert ShellChannel.objects.get().unplaced_since is None
@@ -260,7 +261,7 @@ def test_resuming_does_not_put_an_unfinished_publish_live(
     ]
     channel_control.halt(**HOW)
     channel = ShellChannel.objects.get()
-    assert "version 2.0.0 again" in " ".join(Resume().effects(channel))
+    assert Resume().shown(channel, None)["current"].release.version == "2.0.0"
     assert channel_control.resume(**HOW)
     assert (offered(), pipeline.stored()) == ("2.0.0", live)
     events = AuditEvent.objects.filter(action__in=["release:halted", "release:resumed"])
@@ -278,7 +279,8 @@ def test_rolling_back_past_an_unfinished_publish_ends_it_for_good(
     channel_control.halt(**HOW)
     assert back_to("1.1.0")
     assert AuditEvent.objects.get(action="release:rolled_back").before == {"version": "2.0.0"}
-    assert "version 1.1.0 again" in " ".join(Resume().effects(ShellChannel.objects.get()))
+    shown = Resume().shown(ShellChannel.objects.get(), None)
+    assert shown["current"].release.version == "1.1.0"
     channel_control.resume(**HOW)
     assert (offered(), pipeline.stored()[0]) == ("1.1.0", releases[1].body)
     with pytest.raises(DowngradeRefused):

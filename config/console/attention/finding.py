@@ -200,7 +200,8 @@ def not_stored(now: datetime) -> Iterator[Publication]:
         "release__channel_id"
     )
     for each in newest.select_related("release__channel").defer("signature", "release__manifest"):
-        if each.stored_at is None and each.published_at < now - STORE_OVERDUE:
+        is_late = each.published_at < now - STORE_OVERDUE
+        if each.stored_at is None and is_late and not each.is_partial:
             yield each
 
 

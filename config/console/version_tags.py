@@ -1,0 +1,26 @@
+"""Template tags about the versions that shells have, which telemetry knows and releases compare."""
+
+from typing import Any
+
+from django import template
+
+from releases.versions import NotAVersion, Version
+from telemetry.volumes import last_by_shell_version
+
+register = template.Library()
+
+
+@register.simple_tag
+def versions_in_use(offered: str = "") -> dict[str, Any]:
+    """The events of the last counted day by shell version: each older (-1) than one, the same (0), newer or unknown."""
+    day, counted = last_by_shell_version()
+    rows = [(version, events, _order(version, offered)) for version, events in counted]
+    return {"day": day, "whole": sum(events for _, events in counted), "rows": rows}
+
+
+def _order(version: str, offered: str) -> int | None:
+    try:
+        has, offer = Version.parse(version), Version.parse(offered or version)
+    except NotAVersion:
+        return None
+    return (has > offer) - (has < offer)
