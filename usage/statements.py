@@ -4,7 +4,7 @@ The database adds up; rows are read as they are written, so a statement of many 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from operator import add
@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db.models import Count, Q, QuerySet, Sum
 from django.utils.dateparse import parse_datetime
 
+from config.money import decimal
 from usage.models import LeftAttempt, UsageRecord
 
 
@@ -33,6 +34,8 @@ class Line(NamedTuple):
     unpriced: int
 
 
+# The names of a line's sums in files.
+NAMES = ("calls", "input", "cached", "output", "cost_usd", "abandoned", "unpriced")
 _SUMS: dict[str, Any] = {
     "calls": Count("pk"),
     "input": Sum("input_tokens", default=0),
@@ -91,6 +94,20 @@ class Statement:
         # By the index ``usage_by_client_and_month``.
         records = UsageRecord.objects.filter(client_id=self.client_id, period=self.month)
         return records.filter(state=state).order_by()
+
+
+def parts(statement: Statement) -> Iterator[tuple[str, Iterable[Line]]]:
+    """The lines of a statement by what they are of: person, model, or the provider of attempts that it left."""
+    yield "person", statement.people()
+    yield "model", statement.models()
+    yield "left", statement.abandoned()
+
+
+def values(line: Line) -> dict[str, Any]:
+    """The sums of a line by their names in files; money in dollars with six decimals."""
+    _, calls, tokens, cached, output, cost, abandoned, unpriced = line
+    found = (calls, tokens, cached, output, str(decimal(cost)), abandoned, unpriced)
+    return dict(zip(NAMES, found, strict=True))
 
 
 class Attempt(NamedTuple):

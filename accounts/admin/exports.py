@@ -93,15 +93,21 @@ class ExportedList(ConsoleAdmin):
                 name: value for name, value in request.GET.items() if len(value) <= MOST_SHOWN
             }
             self.note_export(by=actor_of(request), now=now, target=ending, after=chosen)
-            response = StreamingHttpResponse(
-                self.export(rows, ending=ending), content_type=FORMATS[ending]
-            )
-            name = f"{self.export_name}-{now:%Y%m%dT%H%M%S}.{ending}"
-            response["Content-Disposition"] = f'attachment; filename="{name}"'
-            response["Cache-Control"] = "no-store"
-            return response
+            content = self.export(rows, ending=ending)
+            return file_response(content, name=self.export_name, ending=ending, now=now)
 
         return view
+
+
+def file_response(
+    content: Iterable[bytes], *, name: str, ending: str, now: datetime
+) -> StreamingHttpResponse:
+    """A file to download, with the time in its name."""
+    response = StreamingHttpResponse(content, content_type=FORMATS[ending])
+    filename = f"{name}-{now:%Y%m%dT%H%M%S}.{ending}"
+    response["Content-Disposition"] = f'attachment; filename="{filename}"'
+    response["Cache-Control"] = "no-store"
+    return response
 
 
 def pages(rows: QuerySet[Row], *, time: str, page: int = PAGE) -> Iterator[list[Row]]:

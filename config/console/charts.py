@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from django.utils.text import slugify
 
+from config.console.tables import Table
+from config.console.template_tags import short
 from config.money import DOLLAR, in_dollars
 
 # Above each strip and below the last one, in pixels.
@@ -112,6 +114,8 @@ class Chart:
     href: str = ""
     note: str = ""
     legend: Sequence[tuple[str, str]] = ()
+    # In place of one of the strips' own numbers.
+    table: Table | None = None
 
     @property
     def slug(self) -> str:
@@ -193,11 +197,3 @@ def written(value: int, unit: str) -> str:
     if unit == "money":
         return in_dollars(value, 0 if value % DOLLAR == 0 else 2 if value >= DOLLAR // 100 else 4)
     return short(value) if unit == "tokens" else f"{value:,}"
-
-
-def short(number: int) -> str:
-    """A large number in few characters."""
-    for least, size, name in ((10**9, 10**9, "B"), (10**6, 10**6, "M"), (10**4, 10**3, "k")):
-        if number >= least:
-            return f"{number / size:,.{2 if number < 10 * size else 1}f} {name}"
-    return f"{number:,}"

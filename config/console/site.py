@@ -1,7 +1,7 @@
 """The operators' console: its sign-in, its front page and its order of pages."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from django.conf import settings
 from django.contrib import messages
@@ -10,7 +10,7 @@ from django.contrib.auth import logout
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import NON_FIELD_ERRORS
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import path, reverse
+from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.http import urlencode
 
@@ -47,6 +47,8 @@ class ConsoleSite(AdminSite):
     site_url = None
     login_form = OperatorSignIn
     wants_proof = staticmethod(wants_proof)
+    # Of no model's; modules add their own.
+    pages: ClassVar[list[URLPattern]] = []
 
     def actor_of(self, request: HttpRequest) -> Actor:
         return actor_of(request)
@@ -73,7 +75,8 @@ class ConsoleSite(AdminSite):
         return counts(request.user, found=getattr(request, "attention", None))
 
     def get_urls(self) -> list[Any]:
-        return [path("search/", self.admin_view(search), name="search"), *super().get_urls()]
+        own = path("search/", self.admin_view(search), name="search")
+        return [own, *self.pages, *super().get_urls()]
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """The front page."""

@@ -218,7 +218,7 @@ def share(used: int, cap: int | None) -> SafeString:
     """A share of a cap as a bar and a number that is never cut; from 80 % a triangle, from 100 % an octagon."""
     part = percent(used, cap)
     if part is None:
-        return format_html('<span class="share quiet">no cap</span>')
+        return SafeString('<span class="share quiet">no cap</span>')
     kind, shape = (
         ("over", icon("octagon"))
         if part >= 100

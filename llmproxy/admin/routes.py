@@ -188,6 +188,7 @@ class RouteAdmin(ConsoleAdmin):
     add_action = AddRoute()
     list_display = ("__str__", "provider_name", "order", "surface_names", "counted", "prices")
     list_filter = ("tokenizer", "factor_is_set", "prices_are_set")
+    link_lookups = ("input_price__isnull",)
     list_select_related = ("model", "provider")
     search_fields = ("model__name", "provider_name")
     fields = ("model", "provider", "provider_name", "order", "surface_names", "counted", "prices")

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from django.template.loader import render_to_string
 
-from config.console.charts import Bar, Chart, Curve, Strip, days_axis, short, written
+from config.console.charts import Bar, Chart, Curve, Strip, days_axis, written
 from config.money import DOLLAR
 
 
@@ -100,20 +100,6 @@ def test_its_links_are_reached_by_keyboard_in_the_table_alone() -> None:
     )
     assert picture.count("<a ") == picture.count('tabindex="-1"') == 2
     assert "tabindex" not in table
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [
-        (0, "0"),
-        (9_999, "9,999"),
-        (12_000, "12.0 k"),
-        (862_600_000, "862.6 M"),
-        (3_030_000_000, "3.03 B"),
-    ],
-)
-def test_large_numbers_are_short(number: int, text: str) -> None:
-    assert short(number) == text
 
 
 def test_money_is_written_with_the_cents_it_needs() -> None:

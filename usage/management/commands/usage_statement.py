@@ -1,7 +1,7 @@
 """Writes a client's month of model calls."""
 
 from argparse import ArgumentTypeError
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 from json import dumps
 from typing import Any
@@ -13,9 +13,8 @@ from accounts.management.terminal import refusals_as_errors
 from accounts.models import Client
 from accounts.people.clients import find_client
 from config.money import decimal
-from usage.statements import Line, Statement
+from usage.statements import NAMES, Line, Statement, parts, values
 
-NAMES = ("calls", "input", "cached", "output", "cost_usd", "abandoned", "unpriced")
 WIDTHS = (9, 15, 15, 15, 16, 11, 10)
 NAME_WIDTH = 44
 PLURALS = {"person": "people", "model": "models"}
@@ -62,9 +61,9 @@ class Command(BaseCommand):
 
     def _csv(self, client: Client, statement: Statement) -> None:
         self._rows([("of", "name", *NAMES)])
-        for of, lines in (*_parts(statement), ("total", [statement.total()])):
+        for of, lines in (*parts(statement), ("total", [statement.total()])):
             for line in lines:
-                self._rows([(of, line.name, *_values(line).values())])
+                self._rows([(of, line.name, *values(line).values())])
 
     def _rows(self, rows: Sequence[Sequence[Any]]) -> None:
         self.stdout.write(csv_lines(rows).decode(), ending="")
@@ -73,33 +72,20 @@ class Command(BaseCommand):
         """One object, a row on each line, written as it is read."""
         head = {"id": str(client.pk), "name": client.name}
         self.stdout.write(f'{{"client": {dumps(head)}, "month": "{statement.month:%Y-%m}",')
-        for of, lines in _parts(statement):
+        for of, lines in parts(statement):
             self.stdout.write(f'"{PLURALS.get(of, of)}": [', ending="")
             comma = "\n"
             for line in lines:
-                row = dumps({"name": line.name, **_values(line)})
+                row = dumps({"name": line.name, **values(line)})
                 self.stdout.write(f"{comma}{row}", ending="")
                 comma = ",\n"
             self.stdout.write("],")
-        total = dumps(_values(statement.total()))
+        total = dumps(values(statement.total()))
         self.stdout.write(f'"total": {total}, "running": {statement.running()}}}')
 
 
-def _parts(statement: Statement) -> Iterator[tuple[str, Iterable[Line]]]:
-    yield "person", statement.people()
-    yield "model", statement.models()
-    yield "left", statement.abandoned()
-
-
-def _values(line: Line) -> dict[str, Any]:
-    """The sums of a line by their names in files; money in dollars with six decimals."""
-    _, calls, tokens, cached, output, cost, abandoned, unpriced = line
-    values = (calls, tokens, cached, output, str(decimal(cost)), abandoned, unpriced)
-    return dict(zip(NAMES, values, strict=True))
-
-
 def _numbers(line: Line) -> list[str]:
-    return [each if isinstance(each, str) else f"{each:,}" for each in _values(line).values()]
+    return [each if isinstance(each, str) else f"{each:,}" for each in values(line).values()]
 
 
 def _most(attempts: Line) -> str:

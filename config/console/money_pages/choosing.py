@@ -1,0 +1,93 @@
+"""What the address of the page of usage and money asks for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+
+from config.console.base import uuid_in
+from usage.periods import Period
+from usage.spending import GROUPS, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What the address asks for: calls, the days of a month or a year, and a ranking; anything else is left out."""
+
+    scope: Scope
+    since: date
+    until: date
+    is_year: bool
+    by: str
+    today: date
+    given: Mapping[str, str]
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> "Chosen":
+        given = {name: value.strip() for name, value in request.GET.dict().items() if value.strip()}
+        today = Period.of(timezone.now()).day
+        period = given.get("period", "")
+        since = (
+            first_day(period, len("2026-11"))
+            or first_day(period, len("2026"))
+            or today.replace(day=1)
+        )
+        is_year = len(period) == len("2026") and first_day(period, len("2026")) is not None
+        after = since.replace(year=since.year + 1) if is_year else next_month(since)
+        scope = Scope(
+            client_id=uuid_in(given.get("client")),
+            user_id=uuid_in(given.get("person")),
+            key_id=uuid_in(given.get("key")),
+            model=given.get("model"),
+            provider=given.get("provider"),
+        )
+        by = given.get("by", "")
+        until = after - timedelta(days=1)
+        return cls(scope, since, until, is_year, by if by in GROUPS else "client", today, given)
+
+    @property
+    def is_now(self) -> bool:
+        """Whether the month still runs."""
+        return not self.is_year and self.since <= self.today <= self.until
+
+    def address(self, **changed: Any) -> str:
+        """The address of this page with other choices."""
+        chosen = {name: value for name, value in {**self.given, **changed}.items() if value}
+        return f"{reverse('admin:usage_and_money')}?{urlencode(chosen)}"
+
+    def calls(self, day: date) -> str:
+        """The address of the calls of a day; their list knows one word besides the person."""
+        scope = self.scope
+        word = scope.key_id or scope.client_id or scope.model
+        looked_for = {
+            "opened_at__gte": f"{day} 00:00:00+00:00",
+            "opened_at__lt": f"{day + timedelta(days=1)} 00:00:00+00:00",
+            **({"user__id__exact": scope.user_id} if scope.user_id else {}),
+            **({"q": word} if word else {}),
+        }
+        return f"{reverse('admin:usage_usagerecord_changelist')}?{urlencode(looked_for)}"
+
+
+def first_day(text: str, length: int) -> date | None:
+    """The first day of a month as 2026-11, or of a year."""
+    try:
+        return (
+            date.fromisoformat(f"{text}-01-01"[: len("2026-11-01")])
+            if len(text) == length
+            else None
+        )
+    except ValueError:
+        return None
+
+
+def next_month(month: date) -> date:
+    return Period(month, month).next_month.date()
+
+
+def month_before(month: date) -> date:
+    return (month - timedelta(days=1)).replace(day=1)

@@ -1,0 +1,113 @@
+"""Files of usage: daily usage with the filters of its page, and clients' statements."""
+
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, StreamingHttpResponse
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+
+from accounts.admin.exports import FORMATS, csv_lines, file_response, ndjson_lines, pages
+from accounts.audit import record
+from accounts.models import Client
+from accounts.people.operators import actor_of
+from config.console.base import uuid_in
+from config.console.money_pages.choosing import Chosen, first_day, month_before
+from config.console.money_pages.ranking import numbered
+from config.console.tables import Chip, Column, Link, Row, Table
+from config.console.template_tags import dollars
+from config.money import decimal
+from usage.models import UsageRecord
+from usage.models.totals import DAILY_SUMS
+from usage.spending import Scope
+from usage.statements import Statement, parts, values
+
+EXPORT = "usage.usagerecord_export"
+MONTHS_SHOWN = 13
+# Of an address, in the audit log.
+MOST_NOTED = 100
+
+
+def statements_of(chosen: Chosen, *, may_export: bool) -> Table | None:
+    """The months of one client."""
+    client = chosen.scope.client_id
+    if client is None:
+        return None
+    since = chosen.today.replace(day=1)
+    for _ in range(MONTHS_SHOWN - 1):
+        since = month_before(since)
+    months = Scope(client_id=client).by_month(since, chosen.today)
+    running = UsageRecord.objects.open().filter(client_id=client)
+    unsettled = {chosen.today.replace(day=1), *running.order_by().values_list("period", flat=True)}
+    rows = []
+    for month, sums in sorted(months.items(), reverse=True):
+        is_running = month in unsettled
+        asked = urlencode({"client": client, "month": f"{month:%Y-%m}"})
+        files = [Link(each.upper(), f"statement.{each}?{asked}") for each in FORMATS if may_export]
+        chip = Chip("running", "Running") if is_running else Chip("well", "Final")
+        rows.append(Row([f"{month:%B %Y}", chip, sums.calls, dollars(sums.cost), files]))
+    columns = [Column("Month"), Column("State", "chip"), *numbered("", ["Calls", "Money"])[1:]]
+    return Table([*columns, Column("", "acts")], rows, "No calls yet.")
+
+
+def export(request: HttpRequest, ending: str) -> StreamingHttpResponse:
+    """Downloads daily usage with the filters of the page."""
+    chosen = Chosen.of(request)
+    _note(request, ending)
+    content = _lines(chosen, ending)
+    return file_response(content, name="daily-usage", ending=ending, now=timezone.now())
+
+
+def _lines(chosen: Chosen, ending: str) -> Iterator[bytes]:
+    names = ("day", "client_id", "client", "user_id", "person", "model", "provider", *DAILY_SUMS)
+    if ending == "csv":
+        yield csv_lines([names])
+    clients = dict(Client.objects.values_list("pk", "name"))
+    rows = chosen.scope.daily(chosen.since, chosen.until)
+    for found in pages(rows.select_related("user"), time="day"):
+        written = [
+            {
+                **{name: getattr(row, name) for name in names if hasattr(row, name)},
+                "day": str(row.day),
+                "client_id": str(row.client_id),
+                "client": clients.get(row.client_id, ""),
+                "user_id": str(row.user_id),
+                "person": row.user.email or "",
+                "cost": str(decimal(row.cost)),
+            }
+            for row in found
+        ]
+        if ending == "csv":
+            yield csv_lines([row[name] for name in names] for row in written)
+        else:
+            yield ndjson_lines([{name: row[name] for name in names} for row in written])
+
+
+def statement(request: HttpRequest, ending: str) -> StreamingHttpResponse:
+    """Downloads a client's statement of a month."""
+    client = get_object_or_404(Client, pk=uuid_in(request.GET.get("client")))
+    month = first_day(request.GET.get("month", ""), len("2026-11"))
+    if month is None:
+        raise Http404
+    _note(request, ending)
+    made = Statement(client_id=client.pk, month=month)
+    lines = [
+        {"of": of, "name": line.name, **values(line)}
+        for of, found in (*parts(made), ("total", [made.total()]))
+        for line in found
+    ]
+    csv = csv_lines([lines[0], *(line.values() for line in lines)])
+    content = csv if ending == "csv" else ndjson_lines(lines)
+    name = f"statement-{month:%Y-%m}-{client.pk}"
+    return file_response([content], name=name, ending=ending, now=timezone.now())
+
+
+def _note(request: HttpRequest, ending: str) -> None:
+    """Writes the event of an export, which not every role may make."""
+    if not request.user.has_perm(EXPORT):
+        raise PermissionDenied
+    if ending not in FORMATS:
+        raise Http404
+    chosen = {name: value for name, value in request.GET.items() if len(value) <= MOST_NOTED}
+    record("usage:exported", ending, by=actor_of(request), now=timezone.now(), after=chosen)
