@@ -1,12 +1,19 @@
 """A person's page: identity, sessions, usage, and the actions on them."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Any
 
+from django.conf import settings
 from django.contrib import admin
+from django.contrib.admin.utils import unquote
 from django.contrib.auth.models import Group
-from django.http import HttpRequest
+from django.core.exceptions import PermissionDenied
+from django.db.models import Sum
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 
 from accounts.admin.audit import events_about, events_of_person, ids_of_person
@@ -17,22 +24,29 @@ from accounts.admin.operators import ChangeRoles, DismissOperator, MakeOperator,
 from accounts.admin.passwords import SendReset, SetOneTimePassword
 from accounts.admin.people import AddPerson, Disable, Enable, RevokeAll
 from accounts.admin.person_action import PersonAction
-from accounts.models import Session, User
+from accounts.models import AuditEvent, Session, User
 from accounts.people.access import delete_user
 from accounts.people.operators import may_touch
 from accounts.sessions.known_places import mark_new_networks
 from config.console.actions import Result
 from config.console.base import ConsoleAdmin
+from config.console.charts import Bar, Chart, Curve, days_axis
 from config.console.columns import moment, yes_no
+from config.console.template_tags import short
 from licensing.models import Licence
+from llmproxy.calls.explanation import explain
+from llmproxy.models import LanguageModel, PersonalKey
 from usage.admin.calls import RestartModelCalls, StopModelCalls
+from usage.admin.refusals import by_reason
 from usage.limits import PlanCaps
-from usage.models import Alert, MonthlyUsage, Override, RunningCall, Stop
+from usage.models import Alert, DailyUsage, MonthlyUsage, Override, RunningCall, Stop
 from usage.periods import Period
 from usage.summaries import Summary, summary
 
 SESSIONS_SHOWN = 20
 CALLS_SHOWN = 20
+# What an operator has to be allowed to see for an explanation, which tells it.
+EXPLAINING = ("licensing.view_licence", "usage.view_monthlyusage", "usage.view_stop")
 
 
 class Delete(PersonAction):
@@ -58,10 +72,10 @@ class Delete(PersonAction):
 @admin.register(User)
 class PersonAdmin(ConsoleAdmin):
     row_actions = (
+        SendReset(),
         RevokeAll(),
         StopModelCalls(),
         RestartModelCalls(),
-        SendReset(),
         SetOneTimePassword(),
         InviteAgain(),
         ChangeEmail(),
@@ -91,27 +105,11 @@ class PersonAdmin(ConsoleAdmin):
     list_select_related = ("client",)
     search_fields = ("email", "client__name")
     uuid_fields = ("id", "client_id")
-    fields = (
-        "id",
-        "email",
-        "client",
-        yes_no("is_active", "enabled"),
-        "operator_roles",
-        "joined",
-        moment("last_login", "last sign-in"),
-        moment("created_at"),
-        moment("invited_at"),
-        moment("erased_at"),
-    )
-    readonly_fields = ("joined", "operator_roles")
+    fields = ("id",)
 
     @admin.display(description="joined")
     def joined(self, user: User) -> str:
         return joined(user, now=timezone.now())
-
-    @admin.display(description="operator's roles")
-    def operator_roles(self, user: User) -> str:
-        return role_names(user)
 
     def row_name(self, row: User) -> str:
         return f"Erased person {str(row.pk)[:8]}" if row.erased_at else str(row)
@@ -122,19 +120,73 @@ class PersonAdmin(ConsoleAdmin):
     def audit_url(self, row: User) -> str:
         return events_of_person(row.pk)
 
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.explain)
+        name = "accounts_user_explain"
+        return [path("<path:object_id>/explain/", view, name=name), *super().get_urls()]
+
+    def explain(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Whether a call of theirs would be admitted now, by the rules that admit calls."""
+        row = self.get_object(request, unquote(object_id))
+        if not self.has_view_permission(request, row) or not request.user.has_perms(EXPLAINING):
+            raise PermissionDenied
+        if row is None or row.client_id is None:
+            return self.missing(request)
+        own = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "title": f"Why can {row} call models, or not?",
+            "original": row,
+            **self._explained(request, row, now=timezone.now()),
+        }
+        return TemplateResponse(request, "admin/console/explain_person.html", own)
+
+    def _explained(self, request: HttpRequest, row: User, *, now: datetime) -> dict[str, Any]:
+        """The explanation of a person of a client, for whoever may see what it reads."""
+        if row.client_id is None or not request.user.has_perms(EXPLAINING):
+            return {}
+        keys = list(PersonalKey.objects.filter(user=row).live(at=now))
+        key = next((each for each in keys if str(each.pk) == request.GET.get("key")), None)
+        model = request.GET.get("model", "")[:120].replace("\0", "")
+        names = LanguageModel.objects.filter(is_on=True).values_list("name", flat=True)
+        decided = AuditEvent.objects.filter(
+            action="licence:operator_set", target_id=str(row.client_id)
+        )
+        overrides = self.admin_site.get_model_admin(Override)
+        may_grant = may_touch(request, row) and overrides.has_add_permission(request)
+        return {
+            "explained": explain(user=row, now=now, model=model, key=key),
+            "models": sorted({*names, settings.LLM_DEFAULT_MODEL}),
+            "keys": keys,
+            "key": key,
+            "suspended_by": decided.values_list("actor", flat=True).first(),
+            "granting": f"{reverse('admin:usage_override_add')}?user={row.pk}" if may_grant else "",
+            "checked_at": now,
+        }
+
     def page_context(self, request: HttpRequest, row: User) -> dict[str, Any]:
         now = timezone.now()
         live = Session.objects.filter(user=row).live(at=now).select_related("user")
-        shown = list(live[:SESSIONS_SHOWN])
+        shown = list(live.order_by("-last_used_at")[:SESSIONS_SHOWN])
         mark_new_networks(shown, of=row.pk)
         overrides = Override.objects.filter(user=row, starts_at__lte=now, ends_at__gt=now)
+        month = _month(row, now=now)
         return {
+            **self._explained(request, row, now=now),
             "live": shown,
             "live_number": live.count() if len(shown) == SESSIONS_SHOWN else len(shown),
-            "month": _month(row, now=now),
+            "month": month,
+            "curve": month and _curve(month),
+            "shares": month
+            and [("Input", month.input), ("Output", month.output), ("Today", month.day)],
+            "cost": DailyUsage.objects.filter(user=row, day__gte=Period.of(now).month).aggregate(
+                cost=Sum("cost", default=0)
+            )["cost"],
+            "refusals": by_reason(now=now, lookup="user__id__exact", value=row.pk),
             "overrides": overrides.select_related("user"),
             "alerts": Alert.objects.filter(user=row, period__gte=Period.of(now).month),
-            "touchable": row.erased_at is None and may_touch(request, row),
+            "joined": self.joined(row),
+            "roles": role_names(row) if row.is_staff else "",
             "stop": Stop.objects.in_force(at=now).filter(user=row).first(),
             "calls": RunningCall.objects.filter(user=row).select_related("user")[:CALLS_SHOWN],
             "recent_events": events_about(ids_of_person(row.pk)),
@@ -147,6 +199,19 @@ def _month(user: User, *, now: datetime) -> Summary | None:
     if licence is None:
         return None
     return summary(user_id=user.pk, plan=PlanCaps.of(licence.plan), now=now)
+
+
+def _curve(month: Summary) -> Chart:
+    """The input of the month so far, day by day, against its cap."""
+    first, today = month.period.month, month.period.day
+    inputs = {each["day"]: each["input"] for each in month.by_day}
+    days = [first + timedelta(days=n) for n in range((month.period.next_month.date() - first).days)]
+    sums = accumulate(inputs.get(day, 0) for day in days if day <= today)
+    bars = [Bar(f"{day:%-d %b}", total) for day, total in zip(days, sums, strict=False)]
+    cap = month.input.cap
+    line = None if cap is None else (cap, f"{short(cap)} cap")
+    axis = days_axis(days, today=today)
+    return Chart("Input tokens this month", [Curve(bars, "tokens", line)], axis)
 
 
 # Roles are groups, which actions on a person give and take; config.roles has their rights.

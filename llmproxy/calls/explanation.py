@@ -24,7 +24,7 @@ from llmproxy.catalogue.choosing import check_plan, choice_of, known_model, surf
 from llmproxy.catalogue.readiness import ready_target, shown
 from llmproxy.keys.authentication import check_key
 from llmproxy.keys.personal_keys import holder_of_row
-from llmproxy.models import PersonalKey
+from llmproxy.models import LanguageModel, PersonalKey
 from llmproxy.requests.call_request import Surface
 from llmproxy.requests.chat import parse
 from usage.limits import PlanCaps
@@ -40,6 +40,8 @@ from usage.refusals import (
 )
 
 R = TypeVar("R")
+# The percent of a cap from which it is close.
+CLOSE = 80
 # The invented call; a larger one needs more.
 SMALL = {"messages": [{"role": "user", "content": "Hello"}]}
 
@@ -50,6 +52,18 @@ class Check(NamedTuple):
     rule: str
     read: Any
     problem: Problem | None
+
+    @property
+    def warns(self) -> bool:
+        """Whether it refuses nothing yet: a cap that is nearly used up, a route that cools down beside others."""
+        match self.rule:
+            case "provider":
+                return any(cooling for _, cooling in self.read)
+            case "caps" | "day":
+                return any(
+                    share.cap and 100 * share.used >= CLOSE * share.cap for share in self.read
+                )
+        return False
 
 
 class Explanation:
@@ -63,6 +77,11 @@ class Explanation:
     def failing(self) -> Check | None:
         """The rule that answers a call now."""
         return next((each for each in self.checks if each.problem), None)
+
+    @property
+    def shown(self) -> list[Check]:
+        """Without the routes where they are well: the provider says more of them."""
+        return [each for each in self.checks if each.problem or each.rule != "route"]
 
     def run(self, rule: str, read: Any, check: Callable[[], R]) -> R | None:
         """Runs a rule; what it returns stands for what it read, where that is not given."""
@@ -98,7 +117,8 @@ def explain(
     found.run("budget", budget or "", partial(check_budget, reading))
     found.run("caps", reading.shares[:-1], partial(check_month, reading))
     found.run("day", reading.shares[-1:], partial(check_day, reading))
-    found.run("running", reading, partial(check_reserved, reading))
+    held = reading.balance.input_reserved + reading.balance.output_reserved
+    found.run("running", held, partial(check_reserved, reading))
     return found
 
 
@@ -136,7 +156,8 @@ def _run_access(found: Explanation, user: User, caller: Caller, *, now: datetime
 
 def _run_model(found: Explanation, caller: Caller, needs: Needs, *, now: datetime) -> Needs:
     """Runs the rules of model, plan and provider; returns what the call needs."""
-    known = found.run("model", "", partial(known_model, found.model, caller=caller))
+    row = LanguageModel.objects.filter(name=found.model).first()
+    known = found.run("model", row or "", partial(known_model, found.model, caller=caller))
     if known is None:
         return needs
     model, routes = known
