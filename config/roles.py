@@ -58,6 +58,7 @@ OPERATORS = "grave for operators"
 
 # Actions by model and name, which are also the names of their routes: the roles that may, and the proof that it wants.
 ACTIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "accounts.auditevent_export": ("auditor", PLAIN),
     "accounts.client_add": ("licensing", PLAIN),
     "accounts.client_alert_email": ("licensing", PLAIN),
     "accounts.client_budget": ("licensing", PLAIN),

@@ -4,18 +4,23 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from ipaddress import ip_address
+from json import dumps
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib import admin
+from django.contrib.postgres.search import SearchQuery
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse, reverse_lazy
 from django.utils.html import format_html
 
+from accounts.admin.exports import ExportedList, csv_lines, ndjson_lines, pages
+from accounts.audit import record
 from accounts.models import AuditEvent, Session
-from config.console.base import ConsoleAdmin, uuid_in
+from accounts.models.audit import AUDIT_WORDS
+from config.console.base import uuid_in
 from config.console.columns import ChoiceFilter, moment
 from config.console.template_tags import changes
 
@@ -25,6 +30,10 @@ LOG = reverse_lazy("admin:accounts_auditevent_changelist")
 EVENTS_SHOWN = 10
 SESSIONS_LOOKED_AT = 50
 # A subject with its colon, or an action.
+EXPORTED = (
+    "id", "at", "action", "actor", "actor_id", "target", "target_id", "reason", "before", "after", "address",
+    "request_id",
+)  # fmt: skip
 ACT = re.compile(r"\A[a-z_]+:[a-z_]*\Z")
 # The page of an event's target, by its action or the subject of it. The target of an event about a possession is its
 # owner (a client, a person, a channel), whose history operators look for.
@@ -172,15 +181,16 @@ class WhenFilter(admin.ListFilter):
 
 
 @admin.register(AuditEvent)
-class AuditEventAdmin(ConsoleAdmin):
+class AuditEventAdmin(ExportedList):
+    export_name = "audit"
     list_display = (moment("at", "when"), "action", "target_link", "changed", "by", "reason")
     list_filter = (TargetFilter, PersonFilter, ActorFilter, SubjectFilter, ActionFilter, WhenFilter)
     sortable_by = ()
     # Shows the search box; get_search_results does the search.
     search_fields = ("actor",)
     search_help_text = (
-        "The beginning of the actor or target (an email, a name), an action or its subject (licence:), "
-        "or a whole request id, address or id."
+        "Words of the actor, target or reason, or how they begin; an action or its subject (licence:); "
+        "a whole request id, address or id."
     )
     fields = (
         moment("at", "when"),
@@ -208,9 +218,23 @@ class AuditEventAdmin(ConsoleAdmin):
         either = Q(request_id=term)
         if identity := uuid_in(term):
             either |= Q(actor_id=identity) | Q(target_id=str(identity))
-        else:
-            either |= Q(actor__istartswith=term) | Q(target__istartswith=term)
+        elif words := re.findall(r"[^\W_]+", term):
+            query = " & ".join(f"{word}:*" for word in words)
+            either |= Q(words=SearchQuery(query, search_type="raw", config="simple"))
+            queryset = queryset.alias(words=AUDIT_WORDS)
         return queryset.filter(either) if term else queryset, False
+
+    def export(self, rows: QuerySet[AuditEvent], *, ending: str) -> Iterator[bytes]:
+        if ending == "csv":
+            yield csv_lines([EXPORTED])
+        for events in pages(rows, time="at"):
+            found = [{name: getattr(each, name) for name in EXPORTED} for each in events]
+            for row in found:
+                row |= {name: str(row[name] or "") for name in ("at", "actor_id", "address")}
+            yield ndjson_lines(found) if ending == "ndjson" else csv_lines(map(_as_cells, found))
+
+    def note_export(self, **given: Any) -> None:
+        record("audit:exported", **given)
 
     @admin.display(description="target")
     def target_link(self, event: AuditEvent) -> str:
@@ -228,6 +252,12 @@ class AuditEventAdmin(ConsoleAdmin):
     @admin.display(description="what changed")
     def changed(self, event: AuditEvent) -> str:
         return changes(event)
+
+
+def _as_cells(row: dict[str, Any]) -> list[Any]:
+    return [
+        dumps(each, ensure_ascii=False) if isinstance(each, dict) else each for each in row.values()
+    ]
 
 
 def _is_address(text: str) -> bool:

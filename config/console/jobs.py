@@ -6,18 +6,23 @@ from typing import Any
 
 from django.contrib import admin
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateEvent, ProcrastinateJob
 from procrastinate.exceptions import UniqueViolation
 
 from accounts.audit import record
+from accounts.models import AuditEvent, User
 from config.console.actions import Action, BulkAction, Result, apply_to_each
-from config.console.base import ConsoleAdmin
+from config.console.base import ConsoleAdmin, uuid_in
 from config.console.columns import ChoiceFilter, moment
+from config.console.tables import Chip, Column, Link, Row, Table
+from config.management.nightly import Run, last_runs
 
 EVENTS_SHOWN = 20
+FAILED_SHOWN = 20
 MOST_AT_ONCE = 1000
 
 
@@ -117,6 +122,65 @@ class StatusFilter(ChoiceFilter):
     choices_of = tuple((each, each) for each in ProcrastinateJob.STATUSES)
 
 
+def causes(jobs: Iterable[ProcrastinateJob]) -> dict[str, AuditEvent]:
+    """The latest failure of each job, by its id; releases before this one noted none."""
+    ids = [str(job.pk) for job in jobs]
+    events = AuditEvent.objects.filter(action="job:failed", target_id__in=ids).order_by("at", "id")
+    return {event.target_id: event for event in events}
+
+
+def recipients(jobs: Iterable[ProcrastinateJob]) -> dict[int, Link]:
+    """Whom each job is for: a person of ours, or the domain of another address. Nothing else of its arguments."""
+    named = {}
+    for job in jobs:
+        to = job.args.get("user_id") or job.args.get("email") or job.args.get("to") or ""
+        named[job.pk] = str(to[0] if isinstance(to, list) and to else to)
+    ids = Q(pk__in=[each for each in map(uuid_in, named.values()) if each])
+    people = User.objects.filter(ids | Q(email__in=named.values()))
+    known = {key: person for person in people for key in (str(person.pk), person.email)}
+    return {key: _recipient(known.get(to), to) for key, to in named.items()}
+
+
+def _recipient(person: User | None, to: str) -> Link:
+    if person:
+        return Link(str(person), reverse("admin:accounts_user_change", args=[person.pk]))
+    domain = to.rpartition("@")[2] if "@" in to else ""
+    return Link(f"somebody at {domain}" if domain else "", "")
+
+
+def _failed_table(request: HttpRequest) -> Table:
+    jobs = list(ProcrastinateJob.objects.filter(status="failed").order_by("-id")[:FAILED_SHOWN])
+    why, whom = causes(jobs), recipients(jobs)
+    may_see = request.user.has_perm("accounts.view_user")
+    rows = []
+    for job in jobs:
+        event, to = why.get(str(job.pk)), whom[job.pk]
+        page = reverse("admin:procrastinate_procrastinatejob_change", args=[job.pk])
+        cause = event.after["cause"] if event and event.after else "Not noted"
+        at = event.at if event else ""
+        rows.append(Row([job.task_name, cause, to if may_see else to._replace(href=""), at], page))
+    columns = [Column("Job"), Column("Cause"), Column("For"), Column("Failed", kind="time")]
+    more = f"{reverse('admin:procrastinate_procrastinatejob_changelist')}?status=failed"
+    return Table(columns, rows, "No job has failed.", Link("All failed jobs", more))
+
+
+def _nights_table() -> Table:
+    """The nightly jobs, those that failed last first."""
+    rows = []
+    for run in sorted(last_runs(), key=lambda each: not _has_failed(each)):
+        said = (run.last.after or {}).get("says", "") if run.last else ""
+        result = Chip("stopped", "Failed") if _has_failed(run) else Chip("well", "Done")
+        last = [result, said] if run.last else Chip("over", "Not yet")
+        rows.append(Row([run.job, last, run.last.at if run.last else "", run.done_at or ""]))
+    columns = [Column("Nightly job"), Column("Result")]
+    times = [Column("Last run", kind="time"), Column("Last success", kind="time")]
+    return Table([*columns, *times], rows)
+
+
+def _has_failed(run: Run) -> bool:
+    return run.last is not None and run.last.action == "nightly:failed"
+
+
 class JobAdmin(ConsoleAdmin):
     row_actions = (Retry(), RetryAlike(), Discard())
     change_form_template = "admin/console/job.html"
@@ -137,9 +201,19 @@ class JobAdmin(ConsoleAdmin):
         # The package's own name for a job spells out its arguments.
         return f"{row.task_name} {row.pk}"
 
+    change_list_template = "admin/console/jobs.html"
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
+        nights = request.user.has_perm("accounts.view_auditevent")
+        shown = {"failed": _failed_table(request), "nights": _nights_table() if nights else None}
+        return super().changelist_view(request, {**shown, **(extra_context or {})})
+
     def page_context(self, request: HttpRequest, row: ProcrastinateJob) -> dict[str, Any]:
-        events = ProcrastinateEvent.objects.filter(job=row).order_by("-id")
-        return {"job_events": events[:EVENTS_SHOWN]}
+        events = ProcrastinateEvent.objects.filter(job=row).order_by("-id")[:EVENTS_SHOWN]
+        to, event = recipients([row])[row.pk], causes([row]).get(str(row.pk))
+        to = to if request.user.has_perm("accounts.view_user") else to._replace(href="")
+        cause = (event.after or {}).get("cause") if event else None
+        return {"job_events": events, "cause": cause, "recipient": to}
 
 
 # The package's own page shows arguments and offers to abort.

@@ -77,7 +77,7 @@ def deliver(
             raise
         log.warning("mail_refused", extra={"code": str(code)})
         # Without the error itself, which holds the address.
-        raise Refused from None
+        raise Refused(f"The mail server refuses it for good ({code}).") from None
 
 
 def new_message_id() -> str:

@@ -16,6 +16,7 @@ from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
 
 from accounts.audit import Actor, record
+from accounts.models import AuditEvent
 from config.jobs.mail import queue_for_operators, queue_for_person
 from config.management.commands.work import _RunningJobs
 from config.observability.syslog import Receiver
@@ -275,6 +276,10 @@ class TestRefusals:
         assert (later.status, never.status, fine.status) == ("todo", "failed", "succeeded")
         assert later.scheduled_at > now + timedelta(seconds=10)
         assert [mail.to for mail in mail_server.mails] == [["person-2@acme.test"]]
+        # Only what has failed for good is noted, and not its recipient.
+        (noted,) = AuditEvent.objects.filter(action="job:failed")
+        assert (noted.target_id, noted.actor) == (str(never.pk), "the worker")
+        assert noted.after == {"cause": "Refused: The mail server refuses it for good (550)."}
 
     def test_one_operator_who_is_refused_keeps_no_mail_from_the_others(
         self, start: StartWorker, mail_server: MailServer, settings

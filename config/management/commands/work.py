@@ -9,13 +9,16 @@ import logging
 import os
 import signal
 from argparse import ArgumentTypeError
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from time import monotonic
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
+from django.db import Error
+from django.utils import timezone
 from procrastinate import App
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.django_connector import DjangoConnector
@@ -28,6 +31,7 @@ from procrastinate.worker import Worker
 from psycopg import OperationalError
 
 from accounts import forwarding
+from accounts.audit import Actor, record
 from config.db.connections import release_connection
 from config.jobs.queue import (
     BACKOFF,
@@ -38,6 +42,7 @@ from config.jobs.queue import (
     rescue_jobs,
 )
 from config.observability import logs
+from config.observability.scrubbing import scrubbed
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +52,9 @@ LONGEST_SECONDS = 900
 LOOK_SECONDS = 1.0
 # The library may need this long beyond the grace to stop.
 LEAVING_SECONDS = 2.0
+LONGEST_CAUSE = 300
+# Shorter texts of a job's arguments say nothing, and occur in every message.
+SHORTEST_SECRET = 4
 # Seconds between the attempts to write down how a job ended. If the database is away for longer, the library's worker
 # ends, and the next one rescues its jobs.
 END_WAITS = (0.1, 1.0, 2.0, 4.0, 8.0)
@@ -165,6 +173,34 @@ async def _written(write: Callable[..., Awaitable[None]], *args: Any, **end: Any
     await write(*args, **end)
 
 
+def note_failure(job: Job, error: Exception, *, now: datetime) -> None:
+    """Audits why a job has failed for good: the kind of the error, and its message without the job's arguments."""
+    said = str(error)
+    # The longest first, for a text may hold another.
+    for value in sorted(_texts(job.task_kwargs), key=len, reverse=True):
+        said = said.replace(value, "[…]")
+    cause = f"{type(error).__name__}: {scrubbed(said)[:LONGEST_CAUSE]}".removesuffix(": ")
+    by = Actor(name="the worker")
+    # The connection that the job leaves may be broken.
+    release_connection()
+    try:
+        record(
+            "job:failed", job.task_name, by=by, now=now, target_id=job.id, after={"cause": cause}
+        )
+    except Error:
+        log.exception("job_failure_not_noted")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in a job's arguments, and their words."""
+    if isinstance(value, str):
+        yield from (each for each in {value, *value.split()} if len(each) >= SHORTEST_SECRET)
+    for each in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
+        yield from _texts(each)
+
+
 class _RunningJobs:
     """Task middleware that keeps a list of the running jobs."""
 
@@ -177,6 +213,10 @@ class _RunningJobs:
         self._begun[this] = monotonic(), context.job.task_name
         try:
             return do()
+        except Exception as error:
+            if context.task.get_retry_exception(error, context.job) is None:
+                note_failure(context.job, error, now=timezone.now())
+            raise
         finally:
             del self._begun[this]
             # A thread that waits for work holds no connection, and borrows a working one for its next job.
