@@ -19,7 +19,7 @@ from psycopg.types.numeric import Int8
 from accounts.sessions.revocation import lock_user
 from config.db.batching import BatchedStatement
 from config.db.uuid7 import timed_uuid
-from usage.costs import Abandoned, Asked, as_json
+from usage.costs import Abandoned, AskedRoute, as_json
 from usage.limits import BUDGET_SPENT, LEAST_OUTPUT, LIMITS, PlanCaps
 from usage.models import KeyMonth, MonthlyUsage, UsageRecord
 from usage.periods import Period
@@ -42,7 +42,7 @@ class ReservationRequest:
     user_id: UUID
     session_id: UUID | None
     client_id: UUID
-    asked: Asked
+    asked: AskedRoute
     request_id: str
     streamed: bool
     model: str
@@ -254,7 +254,7 @@ class SoFar(NamedTuple):
     input: int | None
     output: int | None
     first_byte_at: datetime | None
-    asked: Asked
+    asked: AskedRoute
     abandoned: tuple[Abandoned, ...] = ()
     cached: int = 0
 

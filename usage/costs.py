@@ -56,7 +56,7 @@ class Prices(NamedTuple):
 UNKNOWN = Prices()
 
 
-class Asked(NamedTuple):
+class AskedRoute(NamedTuple):
     """Whom a call asks: a provider, its prices, and the prompt as counted for its route."""
 
     provider: str

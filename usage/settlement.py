@@ -18,7 +18,7 @@ from psycopg.types.numeric import Int8
 from accounts.audit import Actor, reason_faults, record
 from config.api.problems import Fault, InvalidRequest
 from config.db.batching import BatchedStatement
-from usage.costs import Abandoned, Asked, Prices, Spent, as_json, int8
+from usage.costs import Abandoned, AskedRoute, Prices, Spent, as_json, int8
 from usage.daily import count_again
 from usage.limits import LEAST_OUTPUT, SMALL_PERCENT, SMALL_PROMPT
 from usage.models import KeyMonth, MonthlyUsage, UsageRecord
@@ -140,7 +140,7 @@ class Settlement(NamedTuple):
     spent: Spent
     source: UsageRecord.Source
     end: UsageRecord.End
-    asked: Asked
+    asked: AskedRoute
     first_byte_at: datetime | None = None
     by_capped_key: bool = False
     excess: Excess | None = None
@@ -195,7 +195,7 @@ def settle_abandoned(*, now: datetime) -> int:
                 ),
                 source=UsageRecord.Source.ESTIMATED,
                 end=UsageRecord.End.CRASHED,
-                asked=Asked(row.provider, _prices(row), row.counted_input),
+                asked=AskedRoute(row.provider, _prices(row), row.counted_input),
                 by_capped_key=row.key_id is not None,
             )
             settled += settle(settlement, now=now) is not None

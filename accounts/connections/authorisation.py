@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db import transaction
 
 from accounts.connections import oauth
-from accounts.connections.oauth import Asked
+from accounts.connections.oauth import AuthorisationRequest
 from accounts.connections.providers import find
 from accounts.hashers import plain_hash
 from accounts.models import ConnectionAttempt
@@ -59,7 +59,7 @@ def begin(
     """
     check_redirect(redirect_uri, provider=provider)
     party = find(provider)
-    asked = Asked(redirect_uri, secrets.token_urlsafe(32), secrets.token_urlsafe(64))
+    asked = AuthorisationRequest(redirect_uri, secrets.token_urlsafe(32), secrets.token_urlsafe(64))
     expires_at = now + LIFETIME
     with transaction.atomic():
         # Without the lock two concurrent calls could exceed the limit.
@@ -90,7 +90,9 @@ def check_redirect(redirect_uri: str, *, provider: str) -> None:
         raise InvalidRequest(errors=[Fault("/redirect_uri", "invalid", detail)])
 
 
-def consume(*, user_id: UUID, session_id: UUID, provider: str, state: str, now: datetime) -> Asked:
+def consume(
+    *, user_id: UUID, session_id: UUID, provider: str, state: str, now: datetime
+) -> AuthorisationRequest:
     """The request of an authorisation, deleted by this use; of several concurrent uses one succeeds.
 
     Raises ``StateInvalid``. A use by another person or session does not consume the state.
@@ -106,7 +108,7 @@ def consume(*, user_id: UUID, session_id: UUID, provider: str, state: str, now: 
     except CannotDecrypt:
         # The encryption key was removed within these ten minutes.
         raise StateInvalid from None
-    return Asked(attempt.redirect_uri, state, verifier)
+    return AuthorisationRequest(attempt.redirect_uri, state, verifier)
 
 
 def forget_expired(*, now: datetime) -> int:

@@ -45,7 +45,7 @@ class Tokens:
     scopes: list[str] | None
 
 
-class Asked(NamedTuple):
+class AuthorisationRequest(NamedTuple):
     """The parameters of an authorisation that its completion needs again."""
 
     redirect_uri: str
@@ -84,7 +84,7 @@ def problem_of(kind: str, *, seconds: int) -> Problem:
     return ProviderError(headers=headers)
 
 
-def authorization_url(provider: OAuthProvider, asked: Asked) -> str:
+def authorization_url(provider: OAuthProvider, asked: AuthorisationRequest) -> str:
     """The address of the provider's consent page, with PKCE (S256) and the provider's extra parameters."""
     client = _client(provider, scope=" ".join(provider.scopes), redirect_uri=asked.redirect_uri)
     url, _ = client.create_authorization_url(
@@ -96,7 +96,9 @@ def authorization_url(provider: OAuthProvider, asked: Asked) -> str:
     return str(url)
 
 
-def redeem(provider: OAuthProvider, *, code: str, asked: Asked, now: datetime) -> Tokens:
+def redeem(
+    provider: OAuthProvider, *, code: str, asked: AuthorisationRequest, now: datetime
+) -> Tokens:
     """Exchanges an authorisation's code for tokens. Raises ``GrantRefused`` and ``ProviderFailed``."""
     client = _client(provider, redirect_uri=asked.redirect_uri)
     return _tokens(

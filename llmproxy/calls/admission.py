@@ -13,7 +13,7 @@ from llmproxy.prompts.estimates import Estimate, least_tokens
 from llmproxy.requests import thinking_budgets
 from llmproxy.requests.call_request import CallRequest, Surface
 from usage.caps import Reservation, ReservationRequest, reserve
-from usage.costs import Asked
+from usage.costs import AskedRoute
 from usage.limits import LEAST_OUTPUT, PlanCaps
 from usage.refusals import Needs, check_caps
 
@@ -70,7 +70,7 @@ def admit(
             key_id=caller.key and caller.key.id,
             key_cap=caller.key and caller.key.monthly_output_tokens,
             client_id=caller.client_id,
-            asked=Asked(target.provider, target.prices, estimate.counted),
+            asked=AskedRoute(target.provider, target.prices, estimate.counted),
             request_id=request_id,
             streamed=request.stream,
             model=model.name,

@@ -15,7 +15,7 @@ from llmproxy.calls.charge import charge, excess
 from llmproxy.calls.outbox import Settled, settle_or_retry
 from llmproxy.calls.stop import Stop, StopReason
 from usage.caps import SoFar
-from usage.costs import Abandoned, Asked, Spent
+from usage.costs import Abandoned, AskedRoute, Spent
 from usage.limits import remaining_headers
 from usage.models import UsageRecord
 from usage.settlement import Settlement
@@ -138,10 +138,10 @@ class Call:
             abandoned=self.abandoned,
         )
 
-    def _asked(self) -> Asked:
+    def _asked(self) -> AskedRoute:
         """Whom the call asks now."""
         if self.attempt is None:
             first = self.admission.targets[0]
-            return Asked(first.provider, first.prices, self.admission.estimate.counted)
+            return AskedRoute(first.provider, first.prices, self.admission.estimate.counted)
         target = self.attempt.target
-        return Asked(target.provider, target.prices, self.attempt.estimate.counted)
+        return AskedRoute(target.provider, target.prices, self.attempt.estimate.counted)

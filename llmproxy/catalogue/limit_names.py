@@ -13,9 +13,9 @@ _answered: dict[tuple[str, str], str] = {}
 def limit_name(provider: Provider, *, model: str = "") -> str:
     """The name that calls begin with."""
     is_default = provider.name == Provider.DEFAULT
-    told = (is_default and settings.LLM_LIMIT_NAME) or provider.limit_name
-    if told != Provider.LimitName.ADDRESS:
-        return told
+    chosen = (is_default and settings.LLM_LIMIT_NAME) or provider.limit_name
+    if chosen != Provider.LimitName.ADDRESS:
+        return chosen
     address = settings.LLM_BASE_URL if is_default else provider.base_url
     names = Provider.LimitName
     name = names.MAX_COMPLETION_TOKENS if is_openai(address) else names.MAX_TOKENS

@@ -27,11 +27,11 @@ def fetches(provider: Provider) -> bool:
     """Whether images and files by URL are passed on to a provider, as an operator says or by its address."""
     is_default = provider.name == Provider.DEFAULT
     address = settings.LLM_BASE_URL if is_default else provider.base_url
-    told = (is_default and settings.LLM_FETCHES) or provider.fetches
-    if told == Provider.Fetches.ADDRESS:
+    chosen = (is_default and settings.LLM_FETCHES) or provider.fetches
+    if chosen == Provider.Fetches.ADDRESS:
         return is_openai(address) or is_anthropic(address)
-    is_undecided = told == Provider.Fetches.BEFORE
-    return told == Provider.Fetches.YES or (is_undecided and not is_private(address))
+    is_undecided = chosen == Provider.Fetches.BEFORE
+    return chosen == Provider.Fetches.YES or (is_undecided and not is_private(address))
 
 
 def fetching_warning() -> str | None:

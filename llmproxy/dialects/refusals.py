@@ -169,8 +169,8 @@ def _detail(status: int, headers: Mapping[str, str], body: bytes, *, key: str) -
         return None
     request_id = headers.get("x-request-id") or headers.get("request-id") or ""
     is_sane = _REQUEST_ID.fullmatch(request_id) and cleaned(request_id, key=key) == request_id
-    told = f", its request {request_id}" if is_sane else ""
-    withheld = f"{ProviderRejected.default_detail} Its reason is not shown (status {status}{told})."
+    also = f", its request {request_id}" if is_sane else ""
+    withheld = f"{ProviderRejected.default_detail} Its reason is not shown (status {status}{also})."
     return cleaned(message, key=key) or withheld
 
 

@@ -52,7 +52,7 @@ class Messages(CallRequest):
     def prompt(self) -> dict[str, Any]:
         members = self.members
         system = [{"role": "system", "content": _parts(members.get("system", []))}]
-        told = {
+        prompt = {
             "unlisted": self.unlisted_members,
             "messages": [*system, *_chat_messages(members["messages"])],
             "tools": [_chat_tool(tool) for tool in members.get("tools", ())],
@@ -60,7 +60,7 @@ class Messages(CallRequest):
             "response_format": members.get("output_format")
             or members.get("output_config", {}).get("format"),
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in prompt.items() if value}
 
     def fetched_images(self) -> Iterator[tuple[str, str]]:
         for place, block in self.blocks():

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from usage.caps import Reservation, ReservationRequest, reserve
-from usage.costs import UNKNOWN, Asked, Prices
+from usage.costs import UNKNOWN, AskedRoute, Prices
 from usage.limits import PlanCaps
 from usage.models import UsageRecord
 from usage.settlement import After, Settlement
@@ -22,7 +22,7 @@ def ask(
     **request: Any,
 ) -> Reservation:
     """Reserves a call's tokens at a provider."""
-    asked = Asked(provider, prices, counted_input)
+    asked = AskedRoute(provider, prices, counted_input)
     return reserve(request=ReservationRequest(asked=asked, **request), plan=plan, now=now)
 
 
@@ -36,5 +36,5 @@ def settlement(*, record_id: UUID, **settled: Any) -> Settlement:
     prices = Prices(
         record.input_price, record.cached_input_price, record.output_price, record.cache_write_price
     )
-    asked = Asked(record.provider, prices, record.counted_input)
+    asked = AskedRoute(record.provider, prices, record.counted_input)
     return Settlement(record_id=record_id, asked=asked, **settled)

@@ -13,7 +13,7 @@ from tests.usage.ledger import ask as ask_ledger
 from tests.usage.ledger import settle
 from tests.usage.test_caps import NOON, assert_totals_are_the_ledger
 from usage.caps import Reservation, SoFar, checkpoint
-from usage.costs import Asked, Prices, Spent
+from usage.costs import AskedRoute, Prices, Spent
 from usage.limits import PlanCaps, balance
 from usage.models import UsageRecord
 from usage.settlement import After, settle_abandoned
@@ -103,7 +103,7 @@ def test_a_plan_that_changes_leaves_running_calls_as_they_were_admitted(user: Us
 
 def test_a_call_whose_process_died_counts_by_its_checkpoint(user: User) -> None:
     call = ask(user)
-    checkpoint([SoFar(call.record_id, 4_005, 30, NOON, Asked("p", PRICES), cached=4_001)])
+    checkpoint([SoFar(call.record_id, 4_005, 30, NOON, AskedRoute("p", PRICES), cached=4_001)])
     UsageRecord.objects.update(expires_at=NOON)
     assert settle_abandoned(now=NOON + timedelta(hours=1)) == 1
     record = UsageRecord.objects.get(pk=call.record_id)

@@ -12,11 +12,11 @@ from config.db.connections import database_now
 from tests.races import race
 from tests.usage.test_caps import NOON, ROOMY, ask, assert_totals_are_the_ledger, done
 from usage.caps import SoFar, checkpoint
-from usage.costs import Asked
+from usage.costs import AskedRoute
 from usage.models import UsageRecord
 from usage.settlement import settle_abandoned
 
-P = Asked("p")
+P = AskedRoute("p")
 LATER = NOON + timedelta(hours=1)
 FIRST_BYTE = NOON + timedelta(seconds=2)
 

@@ -12,7 +12,7 @@ from tests.conftest import Browser
 from tests.usage.test_budgets import NOON, PRICES, ask, end
 from usage.admin.export import COLUMNS, lines
 from usage.caps import SoFar, checkpoint
-from usage.costs import UNKNOWN, Abandoned, Asked, Prices, Spent
+from usage.costs import UNKNOWN, Abandoned, AskedRoute, Prices, Spent
 from usage.models import LeftAttempt, UsageRecord
 
 LIST = "/admin/usage/usagerecord/"
@@ -151,7 +151,7 @@ def test_an_abandoned_attempt_is_a_line_of_its_own(
         prices = Prices(1_000_000, None, 2_000_000)
         spent = Spent(input=10, output=20)
         left = Abandoned("first", prices, spent, False, at, at + timedelta(hours=1))
-        route = Asked("second", prices, counted_input=7)
+        route = AskedRoute("second", prices, counted_input=7)
         assert checkpoint([SoFar(running.pk, 1, 1, None, route, (left,))])
     call, line, *others = map(json.loads, exported(console, "ndjson").splitlines())
     assert len(others) == len(calls) - 1

@@ -70,12 +70,12 @@ class ResponseTranslator(Translator):
 
     def failure(self, problem: Problem) -> bytes:
         """The error as OpenAI's SDKs read it, and then the response as failed, as it is at OpenAI."""
-        told = openai_error(problem)
+        body = openai_error(problem)
         error = {
             "type": "error",
             "sequence_number": self._number + 1,
-            **{name: told[name] for name in ("code", "message", "param")},
-            "error": {**told, "status": problem.status, "request_id": request_id()},
+            **{name: body[name] for name in ("code", "message", "param")},
+            "error": {**body, "status": problem.status, "request_id": request_id()},
         }
         failed = {
             "type": "response.failed",
@@ -83,7 +83,7 @@ class ResponseTranslator(Translator):
             "response": {
                 **(self._response or _begun(self._called)),
                 "status": "failed",
-                "error": {"code": told["code"], "message": told["message"]},
+                "error": {"code": body["code"], "message": body["message"]},
             },
         }
         return _named("error", error) + _named("response.failed", failed)

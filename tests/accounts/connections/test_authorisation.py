@@ -19,7 +19,7 @@ from accounts.connections.authorisation import (
     consume,
     forget_expired,
 )
-from accounts.connections.oauth import Asked
+from accounts.connections.oauth import AuthorisationRequest
 from accounts.connections.providers import ProviderNotConfigured
 from accounts.models import ConnectionAttempt, Session, User
 from config.api.problems import InvalidRequest
@@ -85,9 +85,11 @@ def test_a_state_is_nothing_in_other_hands_and_not_used_up_by_them(
 @pytest.mark.django_db(transaction=True)
 def test_a_state_that_many_bring_at_once_lets_one_past(who: Who, now: datetime) -> None:
     for _ in range(5):
-        bring: Callable[[], Asked] = partial(consume, **who, state=began(who, now).state, now=now)
+        bring: Callable[[], AuthorisationRequest] = partial(
+            consume, **who, state=began(who, now).state, now=now
+        )
         results = race(*[bring] * 8)
-        assert sum(isinstance(each, Asked) for each in results) == 1
+        assert sum(isinstance(each, AuthorisationRequest) for each in results) == 1
         assert sum(isinstance(each, StateInvalid) for each in results) == 7
 
 

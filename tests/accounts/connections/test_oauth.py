@@ -10,12 +10,12 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 import pytest
 
 from accounts.connections import oauth
-from accounts.connections.oauth import Asked, GrantRefused, ProviderFailed, Tokens
+from accounts.connections.oauth import AuthorisationRequest, GrantRefused, ProviderFailed, Tokens
 from accounts.connections.provider_settings import OAuthProvider, read
 from tests.accounts.connections.conftest import REDIRECT
 from tests.accounts.connections.party import Party, Said, says, tokens
 
-ASKED = Asked(REDIRECT, "the-state", "v" * 64)
+ASKED = AuthorisationRequest(REDIRECT, "the-state", "v" * 64)
 
 
 def provider(party: Party, **members: Any) -> OAuthProvider:
