@@ -36,7 +36,7 @@ def test_a_running_call_is_listed_and_an_ended_one_is_not(console: Browser, worl
     listed = console.get(RUNNING)
     assert listed.context["cl"].result_count == len(world.people)
     text = " ".join(listed.content.decode().split())
-    for said in (world.person.email, "Acme", "small", "running", "1,234", "s ago"):
+    for said in (world.person.email, "Acme", "small", "Running", "1,234", "s ago"):
         assert said in text, said
     assert RUNNING in shown(console, "/admin/")
     page = shown(console, reverse("admin:usage_runningcall_change", args=[call.pk]))
@@ -46,7 +46,7 @@ def test_a_running_call_is_listed_and_an_ended_one_is_not(console: Browser, worl
 def test_a_call_that_died_says_so_and_cannot_be_ended(console: Browser, world: World) -> None:
     call = running_of(world.person)
     UsageRecord.objects.filter(pk=call.pk).update(expires_at=datetime.now(UTC))
-    assert "died; the worker settles it" in shown(console, RUNNING)
+    assert "Died, not settled yet" in shown(console, RUNNING)
     ending = reverse("admin:usage_runningcall_end", args=[call.pk])
     console.post(ending, {"reason": "x"})
     call.refresh_from_db()
@@ -185,7 +185,7 @@ def test_a_charge_is_lowered_on_the_page_of_its_call(console: Browser, world: Wo
     console.post(address, {"input_tokens": "40", "output_tokens": "9", "reason": "Invoice."})
     call.refresh_from_db()
     assert (call.input_tokens, call.output_tokens) == (40, 9)
-    assert "400 of input, 200 of output" in console.get(page).content.decode()
+    assert "400 in, 200 out" in console.get(page).content.decode()
 
 
 def test_support_looks_at_a_charge_and_cannot_lower_it(stranger: Browser, world: World) -> None:
@@ -197,3 +197,73 @@ def test_support_looks_at_a_charge_and_cannot_lower_it(stranger: Browser, world:
     assert stranger.get(address).status_code == 403
     page = reverse("admin:usage_usagerecord_change", args=[call.pk])
     assert address not in stranger.get(page).content.decode()
+
+
+def test_a_call_is_told_as_a_story_with_the_attempts_before_it(
+    console: Browser, world: World
+) -> None:
+    call = UsageRecord.objects.get(user=world.person, state="settled")
+    at = call.opened_at
+    abandoned = {
+        "provider": "first-choice",
+        "prices": [None, None, None, None],
+        "input": 11,
+        "output": 5,
+        "cost": 1_500,
+        "is_reported": False,
+        "asked_at": at.isoformat(),
+        "abandoned_at": (at + timedelta(seconds=2)).isoformat(),
+    }
+    UsageRecord.objects.filter(pk=call.pk).update(
+        abandoned=[abandoned],
+        provider="second-choice",
+        request_id="their-request-1",
+        first_byte_at=at + timedelta(seconds=3),
+        settled_at=at + timedelta(seconds=8),
+        reasoning_tokens=30,
+        end="client_gone",
+    )
+    text = shown(console, reverse("admin:usage_usagerecord_change", args=[call.pk]))
+    steps = [
+        "Asked",
+        "Admitted",
+        "Sent to first-choice",
+        "first-choice was abandoned",
+        "Failed over to second-choice",
+        "First byte",
+        "Disconnected",
+        "Settled",
+    ]
+    places = [text.index(f"<span>{step}</span>") for step in steps]
+    assert places == sorted(places)
+    for said in (
+        'data-copy="their-request-1"',
+        act(world.person, "change"),
+        "$0.001500: the client&#x27;s money",
+        "1.00 s after it was sent",
+        "took <b>8.00 s</b>",
+        "of it reasoning",
+        "abandoned 2.00 s, waiting 1.00 s, answering 5.00 s",
+    ):
+        assert said in text, said
+
+
+def test_a_running_call_is_told_so_far(console: Browser, world: World) -> None:
+    call = running_of(world.person)
+    UsageRecord.objects.filter(pk=call.pk).update(
+        checkpoint_at=call.opened_at, checkpoint_input=7, checkpoint_output=1_234
+    )
+    text = shown(console, reverse("admin:usage_runningcall_change", args=[call.pk]))
+    for said in ("running for <b>", "7 in and 1,234 out when last heard of", "fixed when it settles"):
+        assert said in text, said
+    assert "Settled" not in text
+
+
+def test_calls_are_listed_by_state(console: Browser, world: World) -> None:
+    listed = reverse("admin:usage_usagerecord_changelist")
+    UsageRecord.objects.filter(user=world.people[1], state="settled").update(end="timeout")
+    text = shown(console, f"{listed}?is=timeout")
+    assert "chip-stopped" in text
+    assert "Timed out" in text
+    assert console.get(f"{listed}?is=open").context["cl"].result_count == len(world.people)
+    assert console.get(f"{listed}?end__exact=timeout").context["cl"].result_count == 1

@@ -13,8 +13,9 @@ from accounts.admin.person_action import PersonAction
 from accounts.models import User
 from config.console.actions import BulkAction, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin
-from config.console.columns import moment, tokens, yes_no
-from config.console.template_tags import instant
+from config.console.columns import tokens
+from config.console.template_tags import cell, instant
+from usage.admin.call_story import state_of, told
 from usage.models import RunningCall
 from usage.stops import end_call, is_stopped, restart_model_calls, stop_model_calls
 
@@ -88,12 +89,13 @@ class RunningCallAdmin(ConsoleAdmin):
     """The calls in flight; a call that has ended is no longer listed."""
 
     row_actions = (EndCall(),)
+    change_form_template = "admin/console/call.html"
     list_display = (
+        "since",
         "person",
         "client",
         "model",
-        "since",
-        "state_now",
+        "chip",
         tokens("reserved_output"),
         tokens("checkpoint_output", "delivered so far"),
     )
@@ -103,22 +105,10 @@ class RunningCallAdmin(ConsoleAdmin):
     search_fields = ("user__email", "=model", "=request_id")
     uuid_fields = ("id", "user_id", "client_id", "session_id", "key_id")
     uuid_text_fields = ("request_id",)
-    fields = (
-        "id",
-        *list_display,
-        yes_no("streamed", "streamed"),
-        tokens("reserved_input"),
-        tokens("checkpoint_input", "input so far"),
-        moment("checkpoint_at", "last heard of"),
-        moment("opened_at"),
-        moment("first_byte_at", "provider began to answer"),
-        moment("expires_at"),
-        "session_id",
-        "key_id",
-        "request_id",
-        "provider",
-    )
-    readonly_fields = ("person", "client", "since", "state_now")
+    fields = ("id",)
+
+    def page_context(self, request: HttpRequest, row: RunningCall) -> dict[str, Any]:
+        return told(row, now=timezone.now())
 
     @admin.display(description="person", ordering="user__email")
     def person(self, call: RunningCall) -> str:
@@ -135,10 +125,8 @@ class RunningCallAdmin(ConsoleAdmin):
         return format_html('{} <span class="quiet">{} s ago</span>', instant(call.opened_at), age)
 
     @admin.display(description="state")
-    def state_now(self, call: RunningCall) -> str:
-        if call.expires_at <= timezone.now():
-            return "died; the worker settles it"
-        return "running" if call.told_to_end_at is None else "told to end"
+    def chip(self, call: RunningCall) -> str:
+        return cell(state_of(call, now=timezone.now()))
 
     def get_list_display(self, request: HttpRequest) -> Any:
         @admin.display(description="")

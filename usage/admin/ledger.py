@@ -10,20 +10,21 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 
 from accounts.admin.exports import ExportedList
 from accounts.admin.large_lists import THEIRS, LargeList
 from accounts.audit import record
 from accounts.models import Session
 from config.console.base import ConsoleAdmin
-from config.console.columns import ChoiceFilter, dollars, moment, tokens, yes_no
+from config.console.columns import ChoiceFilter, moment, tokens
+from config.console.template_tags import cell
 from config.money import in_dollars
+from usage.admin.call_story import ENDS, seconds, state_of, told
 from usage.admin.corrections import LowerCharge
 from usage.admin.export import lines
 from usage.models import Alert, MonthlyUsage, UsageRecord
 from usage.periods import Period
-from usage.statements import attempts_of
 
 MONTHS_SHOWN = 13
 
@@ -51,95 +52,68 @@ class AdmissionFilter(MonthFilter):
         return rows.filter(opened_at__gte=period.month_start, opened_at__lt=period.next_month)
 
 
+class StateFilter(ChoiceFilter):
+    title, parameter_name = "state", "is"
+    choices_of = (("open", "Running"), *((end, chip.word) for end, chip in ENDS.items()))
+
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(**{"state" if value == UsageRecord.State.OPEN else "end": value})
+
+
 @admin.register(UsageRecord)
 class UsageRecordAdmin(ExportedList, LargeList):
     row_actions = (LowerCharge(),)
+    change_form_template = "admin/console/call.html"
     export_name = "calls"
     list_display = (
-        moment("opened_at"),
+        moment("opened_at", "time"),
         "user",
+        "client",
         "model",
-        "state",
-        tokens("input_tokens"),
-        tokens("output_tokens"),
-        dollars("cost"),
-        "source",
-        "end",
-        yes_no("streamed", "streamed"),
+        "outcome",
+        tokens("input_tokens", "in"),
+        tokens("output_tokens", "out"),
+        "costs",
+        "took",
     )
-    list_filter = ("state", "end", "source", AdmissionFilter, "opened_at")
-    link_lookups = ("user__id__exact",)
-    list_select_related = ("user",)
+    list_filter = (StateFilter, AdmissionFilter, "opened_at")
+    # Of links of the console, and of addresses that operators keep.
+    link_lookups = (
+        "user__id__exact",
+        "client_id__exact",
+        "end__exact",
+        "state__exact",
+        "source__exact",
+    )
+    list_select_related = ("user__client",)
     search_help_text = f"{THEIRS}, a model, a request id, or the id of a record, a user, a client, a session or a key."
     uuid_fields = ("id", "user_id", "client_id", "key_id")
     uuid_text_fields = ("request_id",)
-    fields = (
-        "id",
-        "user",
-        "client_id",
-        "session_id",
-        "key_id",
-        "period",
-        "day",
-        "model",
-        "provider",
-        "abandoned_attempts",
-        "request_id",
-        "labels",
-        yes_no("streamed", "streamed"),
-        yes_no("is_implausible", "implausible report"),
-        "state",
-        tokens("reserved_input"),
-        tokens("reserved_output"),
-        tokens("input_tokens"),
-        tokens("cached_input_tokens"),
-        tokens("capped_input", "input towards the caps"),
-        tokens("cache_write_tokens"),
-        tokens("output_tokens"),
-        tokens("reasoning_tokens"),
-        tokens("counted_input"),
-        dollars("input_price", "price of a million input tokens"),
-        dollars("cached_input_price", "of cached ones"),
-        dollars("cache_write_price", "of those written to a cache"),
-        dollars("output_price", "of output tokens"),
-        dollars("cost"),
-        "charged_first",
-        "source",
-        "end",
-        tokens("checkpoint_input"),
-        tokens("checkpoint_output"),
-        moment("checkpoint_at"),
-        moment("opened_at"),
-        moment("first_byte_at"),
-        moment("expires_at"),
-        moment("settled_at"),
-    )
+    fields = ("id",)
 
-    readonly_fields = ("abandoned_attempts", "charged_first")
+    @admin.display(description="client")
+    def client(self, row: UsageRecord) -> str:
+        """The client at the time."""
+        theirs = row.user.client
+        return str(theirs) if theirs and theirs.pk == row.client_id else str(row.client_id)[:8]
 
-    @admin.display(description="charged before it was lowered")
-    def charged_first(self, row: UsageRecord) -> str:
-        found = row.as_settled
-        if found is None:
-            return ""
-        cost = "" if found["cost"] is None else f", {in_dollars(found['cost'], 6)}"
-        return f"{found['input_tokens']:,} of input, {found['output_tokens']:,} of output{cost}"
+    @admin.display(description="state")
+    def outcome(self, row: UsageRecord) -> str:
+        return cell(state_of(row, now=timezone.now()))
 
-    @admin.display(description="abandoned attempts")
-    def abandoned_attempts(self, row: UsageRecord) -> str:
-        """The attempts of which other providers may bill, at the client's cost."""
-        return format_html_join(
-            "; ",
-            "{} after {} s{}",
-            (
-                (
-                    each.provider,
-                    round((each.abandoned_at - each.asked_at).total_seconds()),
-                    "" if each.cost is None else f", up to {in_dollars(each.cost, 6)}",
-                )
-                for each in attempts_of([row])[row.pk]
-            ),
-        )
+    @admin.display(description="cost")
+    def costs(self, row: UsageRecord) -> str:
+        settled = "no price" if row.cost is None else in_dollars(row.cost, 4)
+        words = settled if row.settled_at else "held"
+        return format_html('<span class="number">{}</span>', words)
+
+    @admin.display(description="took")
+    def took(self, row: UsageRecord) -> str:
+        lasted = seconds(row, now=timezone.now())
+        return format_html('<span class="number">{} s</span>', f"{lasted:.1f}")
+
+    def page_context(self, request: HttpRequest, row: UsageRecord) -> dict[str, Any]:
+        return told(row, now=timezone.now())
 
     def export(self, rows: QuerySet[UsageRecord], *, ending: str) -> Iterator[bytes]:
         return lines(rows, ending=ending)

@@ -143,6 +143,7 @@ class UsageRecord(models.Model):
     objects = UsageRecordQuerySet.as_manager()
 
     class Meta:
+        verbose_name = "call"
         ordering = ("-opened_at", "id")
         constraints = (
             models.CheckConstraint(
@@ -253,8 +254,7 @@ class RunningCall(UsageRecord):
 
     class Meta:
         proxy = True
-        verbose_name = "call in flight"
-        verbose_name_plural = "calls in flight"
+        verbose_name = "running call"
         ordering = ("opened_at", "id")
 
     def __str__(self) -> str:

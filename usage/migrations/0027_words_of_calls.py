@@ -1,0 +1,20 @@
+from django.db import migrations
+
+
+class Migration(migrations.Migration):
+    """What the console calls them; nothing changes in the database."""
+
+    dependencies = [
+        ("usage", "0026_daily_usage"),
+    ]
+
+    operations = [
+        migrations.AlterModelOptions(
+            name="runningcall",
+            options={"ordering": ("opened_at", "id"), "verbose_name": "running call"},
+        ),
+        migrations.AlterModelOptions(
+            name="usagerecord",
+            options={"ordering": ("-opened_at", "id"), "verbose_name": "call"},
+        ),
+    ]
