@@ -254,7 +254,11 @@ def test_a_running_call_is_told_so_far(console: Browser, world: World) -> None:
         checkpoint_at=call.opened_at, checkpoint_input=7, checkpoint_output=1_234
     )
     text = shown(console, reverse("admin:usage_runningcall_change", args=[call.pk]))
-    for said in ("running for <b>", "7 in and 1,234 out when last heard of", "fixed when it settles"):
+    for said in (
+        "running for <b>",
+        "7 in and 1,234 out when last heard of",
+        "fixed when it settles",
+    ):
         assert said in text, said
     assert "Settled" not in text
 
