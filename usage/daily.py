@@ -3,23 +3,23 @@
 The worker counts every minute, in steps, and writes nothing where calls are written. Each admission and settlement
 updates its person's month, so a month whose row has another version than the last time is counted again, from the
 earliest day whose calls may have changed. What is counted is written whole, so counting twice changes nothing, and a
-step that is killed was not counted.
+step that is killed was not counted. The totals of days and months are sums of daily usage, written in the same step.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import date, datetime, timedelta
 from time import monotonic
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import CharField, Count, F, Func, Max, Min, Q, Sum
+from django.db.models import CharField, Count, DateField, F, Func, Max, Min, Q, QuerySet, Sum, Value
 from django.db.models.functions import Least
 
 from config.db.advisory_locks import lock_until_commit
-from usage.models import CountedMonth, DailyUsage, MonthlyUsage, UsageRecord
-from usage.models.totals import DAILY_KEY, DAILY_SUMS
+from usage.models import CountedMonth, DailyUsage, DayTotal, MonthlyUsage, MonthTotal, UsageRecord
+from usage.models.totals import DAILY_SUMS, Summed
 from usage.periods import Period
 from usage.statements import abandoned_attempts
 
@@ -84,13 +84,17 @@ def _step(now: datetime) -> int:
         groups: dict[tuple[date, date], set[UUID]] = defaultdict(set)
         for month in months:
             groups[month.period, month.from_day or month.period].add(month.user_id)
+        days: set[date] = set()
         for (period, since), people in groups.items():
-            DailyUsage.objects.bulk_create(
-                _counted(people, period=period, since=since),
-                update_conflicts=True,
-                unique_fields=DAILY_KEY,
-                update_fields=DAILY_SUMS,
-            )
+            rows = list(_counted(people, period=period, since=since))
+            _write(DailyUsage, rows)
+            days |= {row.day for row in rows}
+            until = Period(period, period).next_month.date()
+            theirs = DailyUsage.objects.filter(
+                user_id__in=people, day__gte=period, day__lt=until
+            ).annotate(month=Value(period, output_field=DateField()))
+            _write(MonthTotal, _added(MonthTotal, theirs))
+        _write(DayTotal, _added(DayTotal, DailyUsage.objects.filter(day__in=days)))
         CountedMonth.objects.bulk_create(
             [
                 CountedMonth(
@@ -121,18 +125,31 @@ def _due(now: datetime) -> list[Any]:
     return list(found.values())[:STEP]
 
 
+def _write(table: Any, rows: Iterable[Summed]) -> None:
+    table.objects.bulk_create(
+        rows, update_conflicts=True, unique_fields=table.KEY, update_fields=DAILY_SUMS
+    )
+
+
+def _added(table: Any, rows: QuerySet[DailyUsage]) -> Iterator[Summed]:
+    """The rows of a table that sums up daily usage."""
+    sums = {f"{name}_sum": Sum(name) for name in DAILY_SUMS}
+    for row in rows.order_by().values_list(*table.KEY).annotate(**sums):
+        yield table(**dict(zip((*table.KEY, *DAILY_SUMS), row, strict=True)))
+
+
 def _counted(people: Collection[UUID], *, period: date, since: date) -> Iterator[DailyUsage]:
     """The sums of these people's days from ``since`` on."""
     calls = UsageRecord.objects.filter(
         user_id__in=people, period=period, day__gte=since, state=UsageRecord.State.SETTLED
     ).order_by()
     sums: dict[tuple[Any, ...], dict[str, int]] = {}
-    for row in calls.values_list(*DAILY_KEY).annotate(**SUMS):
-        size = len(DAILY_KEY)
+    for row in calls.values_list(*DailyUsage.KEY).annotate(**SUMS):
+        size = len(DailyUsage.KEY)
         sums[row[:size]] = dict(zip(DAILY_SUMS, row[size:], strict=True))
     for call, attempt in abandoned_attempts(calls):
         key = (call.day, call.client_id, call.user_id, call.model, attempt.provider)
         row = sums.setdefault(key, dict.fromkeys(DAILY_SUMS, 0))
         row["cost"] += attempt.cost or 0
     for key, found in sums.items():
-        yield DailyUsage(**dict(zip(DAILY_KEY, key, strict=True)), **found)
+        yield DailyUsage(**dict(zip(DailyUsage.KEY, key, strict=True)), **found)

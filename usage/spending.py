@@ -15,16 +15,20 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import TruncMonth
 
 from usage.daily import SUMS
-from usage.models import DailyUsage, UsageRecord
+from usage.models import DailyUsage, DayTotal, MonthTotal, UsageRecord
 from usage.models.totals import DAILY_SUMS
 
-# By what sums are ranked: the column of daily usage, or of the ledger.
+# By what sums are ranked: its column, of daily usage or of the ledger.
+COLUMNS: Mapping[str, str] = {
+    "client": "client_id",
+    "person": "user_id",
+    "model": "model",
+    "provider": "provider",
+    "key": "key_id",
+    "label": "labels",
+}
 GROUPS: Mapping[str, Any] = {
-    "client": F("client_id"),
-    "person": F("user_id"),
-    "model": F("model"),
-    "provider": F("provider"),
-    "key": F("key_id"),
+    **{by: F(column) for by, column in COLUMNS.items()},
     "label": KeyTextTransform("user", "labels"),
 }
 _DAILY: Mapping[str, Any] = {f"{name}_sum": Sum(name) for name in DAILY_SUMS}
@@ -61,18 +65,18 @@ class Scope:
 
     def by_day(self, since: date, until: date) -> dict[date, Sums]:
         """The sums of each day that has calls; both ends are included."""
-        rows, sums = self._rows(since, until)
+        rows, sums = self._rows(since, until, {"day"})
         return {day: Sums(*row) for day, *row in rows.values_list("day").annotate(**sums)}
 
     def by_month(self, since: date, until: date) -> dict[date, Sums]:
         """The sums of each month that has calls, by its first day."""
-        rows, sums = self._rows(since, until)
+        rows, sums = self._rows(since, until, {"day"})
         months = rows.values_list(TruncMonth("day")).annotate(**sums)
         return {month: Sums(*row) for month, *row in months}
 
     def ranking(self, by: str, since: date, until: date, *, most: int) -> list[tuple[Any, Sums]]:
-        """The first of a group, the most expensive first; calls without a key or a label are left out."""
-        rows, sums = self._rows(since, until, of_ledger=by in {"key", "label"})
+        """The first of a group in whole months, the most expensive first, without calls that have no key or label."""
+        rows, sums = self._rows(since, until, {by})
         named = rows.annotate(named=GROUPS[by]).filter(named__isnull=False)
         ranked = named.values_list("named").annotate(**sums).order_by("-cost_sum", "named")
         return [(name, Sums(*row)) for name, *row in ranked[:most]]
@@ -81,9 +85,10 @@ class Scope:
         self, by: str, names: Iterable[Any], since: date, until: date
     ) -> dict[Any, dict[date, int]]:
         """What each of these of a group cost by day."""
-        rows, sums = self._rows(since, until)
+        rows, sums = self._rows(since, until, {by, "day"})
         costs: dict[Any, dict[date, int]] = {name: {} for name in names}
-        named = rows.annotate(named=GROUPS[by]).filter(named__in=costs).values_list("named", "day")
+        # By the columns themselves, which indexes know.
+        named = rows.filter(**{f"{COLUMNS[by]}__in": costs}).values_list(COLUMNS[by], "day")
         for name, day, cost in named.annotate(cost_sum=sums["cost_sum"]):
             costs[name][day] = cost
         return costs
@@ -97,19 +102,26 @@ class Scope:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def _rows(
-        self, since: date, until: date, *, of_ledger: bool = False
+        self, since: date, until: date, wanted: set[str]
     ) -> tuple[QuerySet[Any], Mapping[str, Any]]:
-        """Rows in no order, and the sums of their columns in the order of ``Sums``."""
-        if not of_ledger and self.key_id is None:
-            return self.daily(since, until).order_by(), _DAILY
-        records = UsageRecord.objects.filter(
-            # Indexes know months.
-            period__range=(since.replace(day=1), until),
-            day__range=(since, until),
-            state=UsageRecord.State.SETTLED,
-            **self._chosen,
-        )
-        return records.order_by(), SUMS
+        """The fewest rows that know what is chosen and wanted, in no order, and their sums in that of ``Sums``."""
+        columns = {COLUMNS.get(name, name) for name in wanted} | self._chosen.keys()
+        if columns & {"key_id", "labels"}:
+            records = UsageRecord.objects.filter(
+                # Indexes know months.
+                period__range=(since.replace(day=1), until),
+                day__range=(since, until),
+                state=UsageRecord.State.SETTLED,
+                **self._chosen,
+            )
+            return records.order_by(), SUMS
+        if columns <= set(DayTotal.KEY):
+            totals = DayTotal.objects.filter(day__range=(since, until), **self._chosen)
+            return totals.order_by(), _DAILY
+        if columns <= set(MonthTotal.KEY):
+            months = MonthTotal.objects.filter(month__range=(since, until), **self._chosen)
+            return months.order_by(), _DAILY
+        return self.daily(since, until).order_by(), _DAILY
 
 
 def forecast(costs: Mapping[date, int], *, today: date, until: date) -> dict[date, int]:

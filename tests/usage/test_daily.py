@@ -1,7 +1,7 @@
 """Daily usage: after each run of the worker it is the ledger, summed up, whatever has happened to the calls."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from datetime import UTC, date, datetime, timedelta
 from random import Random
 from typing import Any
@@ -18,8 +18,16 @@ from tests.usage.test_budgets import DECEMBER, NOON, NOVEMBER, PRICES, ask, end
 from usage import daily
 from usage.costs import UNKNOWN, Abandoned, Prices, Spent, as_json
 from usage.daily import count_days
-from usage.models import CountedMonth, DailyUsage, LeftAttempt, MonthlyUsage, UsageRecord
-from usage.models.totals import DAILY_KEY, DAILY_SUMS
+from usage.models import (
+    CountedMonth,
+    DailyUsage,
+    DayTotal,
+    LeftAttempt,
+    MonthlyUsage,
+    MonthTotal,
+    UsageRecord,
+)
+from usage.models.totals import DAILY_SUMS
 from usage.settlement import lower_charge, settle_abandoned
 from usage.statements import Statement
 
@@ -48,8 +56,23 @@ def ledger() -> dict[tuple[Any, ...], tuple[int, ...]]:
 
 
 def counted() -> dict[tuple[Any, ...], tuple[int, ...]]:
-    rows = DailyUsage.objects.values_list(*DAILY_KEY, *DAILY_SUMS)
-    return {row[: len(DAILY_KEY)]: row[len(DAILY_KEY) :] for row in rows}
+    """What daily usage says; its totals say the same."""
+    size = len(DailyUsage.KEY)
+    rows = list(DailyUsage.objects.values_list(*DailyUsage.KEY, *DAILY_SUMS))
+    days, months = Counter[Any](), Counter[Any]()
+    for day, client, user, model, provider, *sums in rows:
+        for name, value in zip(DAILY_SUMS, sums, strict=True):
+            days[day, model, provider, name] += value
+            months[day.replace(day=1), client, user, name] += value
+    for table, expected in ((DayTotal, days), (MonthTotal, months)):
+        totals = table.objects.all()
+        found = {
+            (*(getattr(row, part) for part in table.KEY), name): getattr(row, name)
+            for row in totals
+            for name in DAILY_SUMS
+        }
+        assert found == expected
+    return {row[:size]: row[size:] for row in rows}
 
 
 def attempts(*providers: str) -> Any:

@@ -2,15 +2,24 @@ from usage.models.alerts import Alert, Budget
 from usage.models.overrides import Override, Stop
 from usage.models.records import LeftAttempt, RunningCall, UsageRecord, UsageRecordQuerySet
 from usage.models.refusals import Refusal
-from usage.models.totals import CountedMonth, DailyUsage, KeyMonth, MonthlyUsage
+from usage.models.totals import (
+    CountedMonth,
+    DailyUsage,
+    DayTotal,
+    KeyMonth,
+    MonthlyUsage,
+    MonthTotal,
+)
 
 __all__ = (
     "Alert",
     "Budget",
     "CountedMonth",
     "DailyUsage",
+    "DayTotal",
     "KeyMonth",
     "LeftAttempt",
+    "MonthTotal",
     "MonthlyUsage",
     "Override",
     "Refusal",

@@ -100,8 +100,6 @@ class KeyMonth(models.Model):
         return f"{self.period:%Y-%m}"
 
 
-# What a row of daily usage is for, and what it sums up.
-DAILY_KEY = ("day", "client_id", "user_id", "model", "provider")
 DAILY_SUMS = (
     "calls",
     "errors",
@@ -114,12 +112,30 @@ DAILY_SUMS = (
 )
 
 
-class DailyUsage(models.Model):
-    """The settled calls of one day, client, person, model and provider, as the worker last counted them.
+class Summed(models.Model):
+    """Sums of settled calls, as the worker last counted them.
 
-    The cost includes attempts that were abandoned, each in the row of its own provider, where it is no call and no
-    tokens. ``unpriced`` is the number of calls without prices, whose cost is not known.
+    The cost includes attempts that were abandoned, which are no calls and no tokens. ``unpriced`` is the number of
+    calls without prices, whose cost is not known.
     """
+
+    calls = models.BigIntegerField(default=0)
+    errors = models.BigIntegerField(default=0)
+    disconnected = models.BigIntegerField(default=0)
+    input_tokens = models.BigIntegerField(default=0)
+    cached_input_tokens = models.BigIntegerField(default=0)
+    output_tokens = models.BigIntegerField(default=0)
+    cost = models.BigIntegerField(default=0, help_text="In millionths of a dollar.")
+    unpriced = models.BigIntegerField(default=0)
+
+    class Meta:
+        abstract = True
+
+
+class DailyUsage(Summed):
+    """The calls of one day, client, person, model and provider; abandoned attempts are in the row of their provider."""
+
+    KEY = ("day", "client_id", "user_id", "model", "provider")
 
     day = models.DateField()
     client_id = models.UUIDField()
@@ -129,14 +145,6 @@ class DailyUsage(models.Model):
     )
     model = models.CharField(max_length=120)
     provider = models.CharField(max_length=40)
-    calls = models.BigIntegerField(default=0)
-    errors = models.BigIntegerField(default=0)
-    disconnected = models.BigIntegerField(default=0)
-    input_tokens = models.BigIntegerField(default=0)
-    cached_input_tokens = models.BigIntegerField(default=0)
-    output_tokens = models.BigIntegerField(default=0)
-    cost = models.BigIntegerField(default=0, help_text="In millionths of a dollar.")
-    unpriced = models.BigIntegerField(default=0)
 
     user_id: UUID
 
@@ -158,6 +166,44 @@ class DailyUsage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.model} {self.day}"
+
+
+class DayTotal(Summed):
+    """Daily usage of everybody together."""
+
+    KEY = ("day", "model", "provider")
+
+    day = models.DateField()
+    model = models.CharField(max_length=120)
+    provider = models.CharField(max_length=40)
+
+    class Meta:
+        ordering = ("-day", "id")
+        constraints = (
+            models.UniqueConstraint(fields=("day", "model", "provider"), name="one_day"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.model} {self.day}"
+
+
+class MonthTotal(Summed):
+    """Daily usage of one person at one client in a month."""
+
+    KEY = ("month", "client_id", "user_id")
+
+    month = models.DateField()
+    client_id = models.UUIDField()
+    user_id = models.UUIDField()
+
+    class Meta:
+        ordering = ("-month", "id")
+        constraints = (
+            models.UniqueConstraint(fields=("month", "client_id", "user_id"), name="one_month"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.month:%Y-%m}"
 
 
 class CountedMonth(models.Model):
