@@ -29,6 +29,7 @@ from licensing.models import Licence, Plan
 from llmproxy.catalogue.unpriced import unpriced_warning
 from releases.micro_apps.offers import Explained, explain
 from usage.admin.budgets import SetBudget
+from usage.admin.refusals import by_reason
 from usage.limits import Caps, effective_of_all
 from usage.models import MonthlyUsage, Override, RunningCall, Stop
 from usage.periods import Period
@@ -169,6 +170,7 @@ class ClientAdmin(ConsoleAdmin):
             "sessions": sessions.order_by("-last_used_at")[:SESSIONS_SHOWN],
             "sessions_number": sessions.count(),
             "calls": calls[:CALLS_SHOWN],
+            "refusals": by_reason(now=now, lookup="client_id__exact", value=row.pk),
             "recent_events": events_about([row.pk, *(person["user"].pk for person in people)]),
         }
 

@@ -185,9 +185,9 @@ def counted(number: int, noun: str) -> str:
 
 
 @register.filter
-def dollars(amount: int | None) -> str:
+def dollars(amount: int | None, places: int = 2) -> str:
     """An amount of money, kept in millionths of a dollar."""
-    return NOTHING if amount is None else in_dollars(amount)
+    return NOTHING if amount is None else in_dollars(amount, places)
 
 
 @register.filter

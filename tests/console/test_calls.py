@@ -239,7 +239,7 @@ def test_a_call_is_told_as_a_story_with_the_attempts_before_it(
     for said in (
         'data-copy="their-request-1"',
         act(world.person, "change"),
-        "$0.001500: the client&#x27;s money",
+        "$0.001500: the client’s money",
         "1.00 s after it was sent",
         "took <b>8.00 s</b>",
         "of it reasoning",

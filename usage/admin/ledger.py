@@ -109,7 +109,7 @@ class UsageRecordAdmin(ExportedList, LargeList):
 
     @admin.display(description="took")
     def took(self, row: UsageRecord) -> str:
-        lasted = seconds(row, now=timezone.now())
+        lasted = seconds(row, row.settled_at or timezone.now())
         return format_html('<span class="number">{} s</span>', f"{lasted:.1f}")
 
     def page_context(self, request: HttpRequest, row: UsageRecord) -> dict[str, Any]:
