@@ -116,6 +116,12 @@ class Stage:
         self.assert_signed(answer.content, base64.b64decode(answer.headers["X-Manifest-Signature"]))
         assert self.stored() in bodies
 
+    def offered_to_shells(self) -> set[bytes]:
+        """What twenty shells are offered, each by its own id."""
+        address = f"{self.service.url}/v1/updates/manifest?ch={CHANNEL}&os=darwin"
+        asked = (requests.get(f"{address}&install_id=shell-{n}", timeout=30) for n in range(20))
+        return {each.content for each in asked}
+
     def assert_signed(self, content: bytes, signature: bytes) -> None:
         key = PublicKey.of(self.pipeline.signer.public)
         Signature.parse(signature).check_bytes(content, key)
@@ -220,6 +226,39 @@ def test_killed_at_any_step_readers_see_old_or_new_and_a_repeat_finishes(
     stage.assert_offered(release.body)
     stage.assert_signed(stage.stored(), stage.stored(SIGNATURE))
     assert stage.pipeline.post(release).status_code == 200
+
+
+# A release for a share is published by one transaction, which also ends the one before it.
+SHARE_STEPS = ("at the first artifact", "at the last artifact", "as it is recorded")
+
+
+@pytest.mark.parametrize("step", SHARE_STEPS)
+def test_a_publish_for_a_share_that_is_killed_changes_nothing_and_a_repeat_finishes(
+    stage: Stage, step: str
+) -> None:
+    hold, in_the_row = STEPS[step]
+    before = stage.offered_to_shells()
+    old, release = stage.live, stage.next_release()
+    query = f"ch={CHANNEL}&share=50"
+    gate = hold(stage)
+    with ThreadPoolExecutor(1) as pool:
+        publishing = pool.submit(stage.pipeline.post, release, query)
+        try:
+            die(stage, gate, in_the_row=in_the_row)
+        finally:
+            stage.open_all()
+        with pytest.raises(requests.ConnectionError):
+            publishing.result(timeout=60)
+    stage.wait_for_workers()
+    assert stage.offered_to_shells() == before
+    stage.let_the_lease_run_out()
+    published = stage.pipeline.post(release, query)
+    assert (published.status_code, published.json()["share"]) == (201, 50)
+    assert stage.offered_to_shells() == {old, release.body}
+    stage.assert_offered(old)
+    again = stage.pipeline.post(release, query)
+    assert (again.status_code, again.json()["share"]) == (200, 50)
+    assert stage.stored() == old
 
 
 def test_another_publisher_is_told_to_wait_and_readers_are_not(stage: Stage) -> None:
