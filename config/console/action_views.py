@@ -167,9 +167,10 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
                 else:
                     then = page_of(outcome.then) if outcome.then else self._list()
                     return self._done(request, outcome, then)
-        if preview is None and action.consequences:
+        if action.consequences and not (preview and preview.template):
             shown = action.shown(row, form)
-            preview = Preview(form=form, template=action.consequences, shown=shown)
+            button = shown.get("button", "")
+            preview = Preview(form=form, template=action.consequences, shown=shown, button=button)
         effects = () if preview else action.effects(row)
         return self._page(request, action, form, effects=effects, preview=preview, **where)
 

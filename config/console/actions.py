@@ -93,8 +93,9 @@ class Preview:
     """The preview of an action, and the next form, which holds the values entered so far."""
 
     form: forms.BaseForm
-    template: str
-    shown: dict[str, Any]
+    # "" for the action's consequences.
+    template: str = ""
+    shown: dict[str, Any] | None = None
     # The label of the next button; "" for the action's.
     button: str = ""
 

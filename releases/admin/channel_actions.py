@@ -86,12 +86,14 @@ class RollBack(ChannelAction):
     def shown(self, target: ShellChannel, form: Any) -> dict[str, Any]:
         """The offer of the channel before and after."""
         choices = channel_control.earlier(target.pk)
-        chosen = next(each for each in choices if str(each.pk) == str(form["to"].value()))
+        named = str(form["to"].value())
+        chosen = next((each for each in choices if str(each.pk) == named), choices[0])
         known = super().shown(target, form)
         before = known["running"] or known["current"]
         platforms = before.release.platforms if before else ()
         return known | {
             "chosen": chosen,
+            "button": f"Roll back to {chosen.release.version}",
             "lost": sorted(set(platforms) - set(chosen.release.platforms)),
             "newest_signature": newest_signature(target.pk),
         }
@@ -102,8 +104,7 @@ class RollBack(ChannelAction):
         chosen = next(each for each in channel_control.earlier(target.pk) if str(each.pk) == to)
         if seen != to:
             entered = {"to": to, "seen": to, "reason": reason}
-            form = RollBackForm(initial=entered, channel=target)
-            return Preview(form=form, template=self.consequences, shown=self.shown(target, form))
+            return Preview(form=RollBackForm(initial=entered, channel=target))
         return super().do(target, publication_id=chosen.pk, reason=reason, **given)
 
 

@@ -65,18 +65,23 @@ class MoveChannel(VersionAction):
     button = "Show the effects"
     form_class = MoveForm
 
+    def shown(self, target: MicroApp, form: Any) -> dict[str, Any]:
+        channel, _, number = str(form["seen"].value() or "").partition(" ")
+        versions = form.fields["version"].queryset
+        version = versions.filter(pk=int(number)).first() if number.isdecimal() else None
+        button = f"Move {channel} to {version.version}" if version else ""
+        known = super().shown(target, form)
+        return known | {"channel": channel, "version": version, "button": button}
+
     def do(
         self, target: MicroApp, *, channel: Any, version: Any, seen: str, **given: Any
     ) -> Result | Preview:
-        if seen != f"{channel} {version.pk}":
-            form = MoveForm(
-                initial={"channel": channel, "version": version.pk, "reason": given["reason"]}
-                | {"seen": f"{channel} {version.pk}"}
-            )
-            form.fields["version"].queryset = AppVersion.objects.offerable().filter(app=target)  # type: ignore[attr-defined]
-            shown = self.shown(target, form) | {"channel": channel, "version": version}
-            button = f"Move {channel} to {version.version}"
-            return Preview(form=form, template=self.consequences, shown=shown, button=button)
+        effects = f"{channel} {version.pk}"
+        if seen != effects:
+            entered = given | {"channel": channel, "version": version.pk, "seen": effects}
+            form: Any = MoveForm(initial=entered)
+            form.fields["version"].queryset = AppVersion.objects.offerable().filter(app=target)
+            return Preview(form=form)
         moved = move_channel(name=channel, version_id=version.pk, **given)
         return Result(f"{moved} offers {moved.version.version}.", target)
 
@@ -151,15 +156,9 @@ def offered_on(name: str) -> Callable[[MicroApp], str]:
 class MicroAppAdmin(ConsoleAdmin):
     row_actions = (Promote(), MoveChannel(), PinClient(), PinPlan())
     change_form_template = "admin/console/app.html"
-    list_display = (
-        "slug",
-        offered_on("stable"),
-        offered_on("beta"),
-        offered_on("latest"),
-        moment("created_at"),
-    )
+    list_display = ("slug", offered_on("stable"), offered_on("beta"), offered_on("latest"))
     search_fields = ("slug",)
-    fields = ("slug", moment("created_at"))
+    fields = ("slug",)
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).prefetch_related("channels__version")
