@@ -71,7 +71,8 @@ def test_raw_sql_stands_in_few_files() -> None:
         'on.execute("SELECT 1")',
         'on.execute("BEGIN; SET LOCAL lock_timeout = 0")',
         'on.execute("NOTIFY changed")',
-        'rows.raw("(SELECT 1)")',
+        "rows.raw(text)",
+        'rows.extra(where=["a = 1"])',
         'TEXT = f"UPDATE {table} SET number = 1"',
         'TEXT = """\nWITH one AS (VALUES (1)) TABLE one\n"""',
         'PIECES = ["DELETE FROM", name]',
@@ -135,6 +136,9 @@ def has_raw_sql(source: str) -> bool:
         name = getattr(node, "attr", None) or getattr(node, "id", None)
         text = node.value if isinstance(node, ast.Constant) else None
         if name in ASKING or (isinstance(text, str) and STATEMENT.match(text)):
+            return True
+        called = getattr(node.func, "attr", None) if isinstance(node, ast.Call) else None
+        if called in {"raw", "extra"}:
             return True
     return False
 

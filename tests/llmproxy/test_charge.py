@@ -13,7 +13,7 @@ from licensing.callers import Caller
 from llmproxy.calls.admission import Admission
 from llmproxy.calls.attempt import Attempt
 from llmproxy.calls.charge import abandoned, charge, excess
-from llmproxy.calls.meter import BURST_SECONDS, SILENCE_SECONDS, Meter, Silence, State
+from llmproxy.calls.meter import Meter, Silence, State
 from llmproxy.catalogue.choosing import Choice
 from llmproxy.dialects.protocol import Piece, PromptUsage, TokenUsage
 from llmproxy.models import is_known_to_think
@@ -191,14 +191,14 @@ class TestMeters:
         return meter
 
     def test_a_short_pause_is_no_silence(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        pause = SILENCE_SECONDS * 0.9
-        meter = self.played(monkeypatch, (1.0, 4), (1.0 + pause, 4), (1.0 + 2 * pause, 4))
+        meter = self.played(monkeypatch, (1.0, 4), (1.9, 4), (2.8, 4))
         assert (meter.silences, meter.deltas, meter.size) == ([], 3, 12)
+        assert len(self.played(monkeypatch, (1.0, 4), (2.0, 4)).silences) == 1
 
     def test_a_burst_is_what_comes_soon_after_a_silence(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        soon, late = 9.0 + BURST_SECONDS / 2, 9.2 + BURST_SECONDS
+        soon, late = 9.9, 10.2
         meter = self.played(monkeypatch, (1.0, 4), (9.0, 4), (soon, 40), (late, 400))
         assert meter.silences == [Silence(8.0, 9.0, 11)]
         assert (meter.first_delta_at, meter.delta_at) == (1.0, late)

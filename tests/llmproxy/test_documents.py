@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from llmproxy.prompts import documents
-from llmproxy.prompts.documents import MOST_SECONDS, Bounds, Contents, contents_of
+from llmproxy.prompts.documents import Bounds, Contents, contents_of
 from llmproxy.prompts.files import PAGE_TOKENS, files_tokens
 
 LINES = b"BT /F1 9 Tf " + (b"(" + b"x" * 63 + b") Tj T* ") * 190 + b" ET"
@@ -197,7 +197,8 @@ def test_a_hostile_file_takes_little_time(bomb: str) -> None:
     assert len(document) < 9_000_000
     began = time.thread_time()
     read(document)
-    assert time.thread_time() - began < 2 * MOST_SECONDS
+    # Half a second, and the piece that was begun by then.
+    assert time.thread_time() - began < 1
 
 
 def test_the_files_of_a_call_share_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
