@@ -7,7 +7,7 @@ from config.db.connections import release_connection
 from licensing.callers import Caller
 from llmproxy.calls.estimating import estimate_of
 from llmproxy.catalogue.choosing import Choice, able_targets, choose
-from llmproxy.catalogue.readiness import give_back, ready_target
+from llmproxy.catalogue.readiness import taken_target
 from llmproxy.dialects.protocol import Target
 from llmproxy.prompts.estimates import Estimate, least_tokens
 from llmproxy.requests import thinking_budgets
@@ -60,9 +60,8 @@ def admit(
             output=least,
         )
         check_caps(needs, plan=plan, now=now)
-    target = ready_target(able, is_only=len(able) == 1, now=now)
-    targets = (target, *(each for each in able if each is not target))
-    try:
+    with taken_target(able, now=now) as target:
+        targets = (target, *(each for each in able if each is not target))
         estimate = estimate_of(request, targets, model=model, of=caller.user_id)
         reservation_request = ReservationRequest(
             user_id=caller.user_id,
@@ -80,9 +79,6 @@ def admit(
             labels=request.labels,
         )
         reservation = reserve(request=reservation_request, plan=plan, now=now)
-    except Exception:
-        give_back(target, now=now)
-        raise
     release_connection()
     return Admission(
         caller=caller,

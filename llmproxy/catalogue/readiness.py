@@ -9,7 +9,8 @@ takes any route too long: it takes two people, or six silences of which each was
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -82,11 +83,17 @@ def ready_target(
     raise ProviderUnavailable(headers={"Retry-After": str(min(waits))} if waits else None)
 
 
-def give_back(target: Target, *, now: datetime) -> None:
-    """Undoes the choice of a target that was not asked after all."""
-    end_try(target.route)
-    if target.calls_per_minute is not None:
-        cache.add(_calls_key(target, now), -1, 2 * MINUTE)
+@contextmanager
+def taken_target(targets: Sequence[Target], *, now: datetime) -> Iterator[Target]:
+    """The first target that is ready. Its provider has the call back where the block fails: it was not asked."""
+    target = ready_target(targets, is_only=len(targets) == 1, now=now)
+    try:
+        yield target
+    except Exception:
+        end_try(target.route)
+        if target.calls_per_minute is not None:
+            cache.add(_calls_key(target, now), -1, 2 * MINUTE)
+        raise
 
 
 def _take_call(target: Target, now: datetime, *, is_dry: bool) -> int | None:

@@ -18,19 +18,9 @@ TOOLS_FRAME = 12
 MOST_ENUM_VALUES = 1000
 _json = JSONEncoder(ensure_ascii=False).encode
 # Keywords that are on the line of a parameter or not in the prompt.
-_KNOWN = frozenset(
-    {
-        "type",
-        "description",
-        "enum",
-        "properties",
-        "items",
-        "required",
-        "additionalProperties",
-        "$schema",
-        "title",
-    }
-)
+_KNOWN = frozenset({
+    "type", "description", "enum", "properties", "items", "required", "additionalProperties", "$schema", "title",
+})  # fmt: skip
 
 
 class _Part(NamedTuple):
