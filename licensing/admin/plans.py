@@ -28,6 +28,7 @@ class AppsForm(forms.BaseForm):
     def clean(self) -> dict[str, Any] | None:
         given = super().clean()
         slugs = {*(self.cleaned_data.get("entitlements") or [])}
+        slugs -= {*(self.initial.get("entitlements") or [])}
         unknown = sorted(slugs & above().unknown_apps(slugs))
         # The field that was shown last time, with what it warned of.
         if unknown and self.data.get("unknown") != " ".join(unknown):
