@@ -98,7 +98,7 @@ class EventAdmin(ExportedList):
             return super().get_queryset(request)
         names = Client.objects.filter(pk=OuterRef("client_id")).values("name")
         emails = User.objects.filter(pk=OuterRef("user_id")).values("email")
-        rows = super().get_queryset(request)
+        rows: QuerySet[Any] = super().get_queryset(request)
         return rows.annotate(client_name=Subquery(names), person_email=Subquery(emails))
 
     @admin.display(description="client")

@@ -34,8 +34,9 @@ class AppsForm(forms.BaseForm):
         if unknown and self.data.get("unknown") != " ".join(unknown):
             field = forms.CharField(widget=forms.HiddenInput, initial=" ".join(unknown))
             self.fields["unknown"] = field
-            self.data = copy(self.data)
-            self.data["unknown"] = " ".join(unknown)
+            data: Any = copy(self.data)
+            data["unknown"] = " ".join(unknown)
+            self.data = data
             names = ", ".join(unknown)
             said = f"No app is called {names}. Send the form again if it is still to come."
             self.add_error("entitlements", said)

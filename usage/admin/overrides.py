@@ -64,7 +64,7 @@ class GrantOverride(Action):
 
     def form(self, target: None, data: Any, *, by: HttpRequest) -> OverrideForm:
         form = OverrideForm(data, initial=self.initial(target, by=by))
-        person = User.objects.filter(pk=uuid_in(form.initial["user"])).first()
+        person = User.objects.filter(pk__in=filter(None, [uuid_in(form.initial["user"])])).first()
         if person and (licence := Licence.objects.filter(client__users=person).first()):
             form.fields["user"].help_text = _standing(person, licence)
         return form
