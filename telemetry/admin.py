@@ -94,12 +94,12 @@ class EventAdmin(ExportedList):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """With names, which a file of the events does not have: it names by id."""
-        if "export" in str(getattr(request.resolver_match, "url_name", "")):
-            return super().get_queryset(request)
-        names = Client.objects.filter(pk=OuterRef("client_id")).values("name")
-        emails = User.objects.filter(pk=OuterRef("user_id")).values("email")
         rows: QuerySet[Any] = super().get_queryset(request)
-        return rows.annotate(client_name=Subquery(names), person_email=Subquery(emails))
+        if "export" not in str(getattr(request.resolver_match, "url_name", "")):
+            names = Client.objects.filter(pk=OuterRef("client_id")).values("name")
+            emails = User.objects.filter(pk=OuterRef("user_id")).values("email")
+            rows = rows.annotate(client_name=Subquery(names), person_email=Subquery(emails))
+        return rows
 
     @admin.display(description="client")
     def client(self, event: Any) -> str:
