@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 Address = Callable[[World], str]
 BLOCKS = {
     "front": {
-        "Licences active": "view_licence",
+        "Licences by state": "view_licence",
         "is in its grace period until": "view_licence",
         "Calls in flight": "view_runningcall",
         "failed permanently": "view_procrastinatejob",

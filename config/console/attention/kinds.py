@@ -13,7 +13,7 @@ from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
-from django.db.models import QuerySet, Value
+from django.db.models import Count, Min, QuerySet, Value
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.html import strip_tags
@@ -63,6 +63,11 @@ class Kind:
         """An item for each of the first rows, and one for the number of the others."""
         rows: Any = self.then(found, now) if self.then and isinstance(found, QuerySet) else found
         rows = rows if isinstance(rows, QuerySet) else list(rows)
+        if not self.shown:
+            since = {self.since: Min(self.since)} if self.since != "since" else {}
+            numbers = rows.order_by().aggregate(number=Count("pk"), **since)
+            yield Item(self, Found(**numbers), more=numbers["number"])
+            return
         first = list(rows if self.is_mailed else rows[: self.shown + 1])
         few = self.is_mailed or len(first) <= self.shown
         yield from (Item(self, row) for row in (first if few else first[: self.shown]))

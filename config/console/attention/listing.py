@@ -85,7 +85,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("stopped", "People", "usage.view_stop", lambda now: Stop.objects.in_force(at=now).select_related("user"),
          since="stopped_at", on="user", acts="restart_calls", whom=ONE),
     Kind("calls", "Calls", "usage.view_runningcall",
-         lambda now: UsageRecord.objects.abandoned(at=now - SWEEP_OVERDUE).order_by("expires_at"),
+         lambda now: UsageRecord.objects.abandoned(at=now - SWEEP_OVERDUE),
          ACT, "expires_at", shown=0),
     Kind("alert", "Calls", ALERT, _alerts, since="noticed_at", on="user", whom=ONE, then=find.unusual),
     Kind("default_model", "Models", "llmproxy.view_languagemodel", find.default_model),
@@ -101,7 +101,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("telemetry", "Telemetry", "telemetry.view_event", find.full_of_telemetry,
          then=find.refused_telemetry, is_mailed=True),
     Kind("connections", "People", "accounts.view_connectionrevocation",
-         ConnectionRevocation.objects.filter(gave_up_at__isnull=False).order_by("gave_up_at"),
+         ConnectionRevocation.objects.filter(gave_up_at__isnull=False),
          ACT, "gave_up_at", shown=0),
 )
 # fmt: on

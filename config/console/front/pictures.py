@@ -1,0 +1,161 @@
+"""The pictures of the front page: money and tokens, calls and errors, sign-ins and refusals."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, time, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import Count, Sum
+from django.db.models.functions import TruncDate, TruncHour
+from django.http import HttpRequest
+from django.urls import reverse
+
+from accounts.models import Session
+from config.console.charts import Bar, Chart, Strip, days_axis, written
+from config.console.template_tags import dollars, short
+from usage.daily import SUMS
+from usage.models import Refusal, UsageRecord
+from usage.periods import Period
+from usage.spending import FOUR_WEEKS, Scope, Sums, forecast, total
+
+HOURS, DAYS = 24, 14
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+def money(request: HttpRequest, now: datetime) -> Chart:
+    """Money and tokens of each day of the month, and what is still expected of it."""
+    period = Period.of(now)
+    first, today, last = period.month, period.day, period.next_month.date() - DAY
+    sums = Scope().by_day(min(first, today - FOUR_WEEKS), today)
+    more = forecast({day: each.cost for day, each in sums.items()}, today=today, until=last)
+    days = [first + DAY * number for number in range(last.day)]
+    here = [sums.get(day, Sums()) for day in days]
+    cost, tokens = [each.cost for each in here], [each.input + each.output for each in here]
+    month = total(here)
+    return Chart(
+        "Money and tokens by day",
+        _strips(
+            [f"{day.day} {day:%b}" for day in days],
+            [("money", "Cost", "first", cost), ("tokens", "Tokens", "second", tokens)],
+            _calls(request, days, DAY, [each.calls for each in here]),
+            [more.get(day, 0) for day in days],
+        ),
+        days_axis(days, today=today),
+        note=f"{first:%B}",
+        href=reverse("admin:usage_and_money"),
+        legend=[
+            (
+                "first",
+                f"{dollars(month.cost)}, forecast {dollars(month.cost + sum(more.values()))}",
+            ),
+            ("second", f"{short(sum(tokens))} tokens"),
+        ],
+    )
+
+
+def calls(request: HttpRequest, now: datetime) -> Chart:
+    """Calls and errors of each of the last hours."""
+    this = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    hours = [this - HOUR * back for back in range(HOURS - 1, -1, -1)]
+    lately = UsageRecord.objects.filter(opened_at__gte=hours[0]).order_by()
+    counted = lately.values_list(TruncHour("opened_at", tzinfo=UTC))
+    rows = counted.annotate(number=SUMS["calls"], wrong=SUMS["errors"])
+    found = {hour: (number, wrong) for hour, number, wrong in rows}
+    number, wrong = ([found.get(hour, (0, 0))[which] for hour in hours] for which in (0, 1))
+    running = UsageRecord.objects.open().filter(expires_at__gt=now).count()
+    percent = 100 * sum(wrong) / (sum(number) or 1)
+    words = [f"{hour:%H:%M}" if place % 6 == 0 else "" for place, hour in enumerate(hours[:-1])]
+    return Chart(
+        "Calls and errors by hour",
+        _strips(
+            [f"{hour:%H:%M} UTC" for hour in hours],
+            [("calls", "Calls", "first", number), ("calls", "Errors", "errors", wrong)],
+            _calls(request, hours, HOUR, number),
+        ),
+        [*words, "now"],
+        note="last 24 hours, UTC",
+        href=reverse("admin:usage_usagerecord_changelist"),
+        legend=[
+            ("first", f"{sum(number):,} calls, {running:,} running"),
+            ("errors", f"{sum(wrong):,} errors, {percent:.1f} %"),
+        ],
+    )
+
+
+def sign_ins(request: HttpRequest, now: datetime) -> Chart:
+    """Sign-ins and refused requests of each of the last days."""
+    today = now.astimezone(UTC).date()
+    days = [today - DAY * back for back in range(DAYS - 1, -1, -1)]
+    begin = datetime.combine(days[0], time(), UTC)
+    sessions = Session.objects.filter(started_at__gte=begin).order_by()
+    started = dict(sessions.values_list(TruncDate("started_at", tzinfo=UTC)).annotate(Count("pk")))
+    refusals = Refusal.objects.filter(minute__gte=begin).order_by()
+    by_day = refusals.values_list(TruncDate("minute", tzinfo=UTC)).annotate(Sum("number"))
+    refused = dict(by_day) if request.user.has_perm("usage.view_refusal") else {}
+    columns = [[found.get(day, 0) for day in days] for found in (started, refused)]
+    return Chart(
+        "Sign-ins and refusals by day",
+        _strips(
+            [f"{day.day} {day:%b}" for day in days],
+            [
+                ("calls", "Sign-ins", "first", columns[0]),
+                ("calls", "Refusals", "errors", columns[1]),
+            ],
+            lambda _: "",
+        ),
+        days_axis(days, today=today),
+        note="last 14 days",
+        href=reverse("admin:accounts_session_changelist"),
+        legend=[
+            ("first", f"{sum(columns[0]):,} sign-ins"),
+            ("errors", f"{sum(columns[1]):,} refusals, {refused.get(today, 0):,} today"),
+        ],
+    )
+
+
+def _strips(
+    labels: Sequence[str],
+    columns: Sequence[tuple[str, str, str, Sequence[int]]],
+    href: Callable[[int], str],
+    more: Sequence[int] = (),
+) -> list[Strip]:
+    """A strip for each column: unit, name, kind and values; what is expected comes on top of the first."""
+    told = [
+        f"{label}: "
+        + ", ".join(
+            f"{written(values[place], unit)} {name.lower()}" for unit, name, _, values in columns
+        )
+        for place, label in enumerate(labels)
+    ]
+    return [
+        Strip(
+            [
+                Bar(label, value, href(place), told[place], expected, kind)
+                for place, (label, value, expected) in enumerate(
+                    zip(labels, values, (not which and more) or [0] * len(labels), strict=True)
+                )
+            ],
+            unit,
+            name=name,
+            height=32 if which else 84,
+        )
+        for which, (unit, name, kind, values) in enumerate(columns)
+    ]
+
+
+def _calls(
+    request: HttpRequest, begins: Sequence[Any], step: timedelta, numbers: Sequence[int]
+) -> Callable[[int], str]:
+    """The address of the calls of a day or an hour that has some, for who may list them."""
+    address, may = (
+        reverse("admin:usage_usagerecord_changelist"),
+        request.user.has_perm("usage.view_usagerecord"),
+    )
+
+    def of(place: int) -> str:
+        since = begins[place]
+        since = since if isinstance(since, datetime) else datetime.combine(since, time(), UTC)
+        chosen = {"opened_at__gte": f"{since}", "opened_at__lt": f"{since + step}"}
+        return f"{address}?{urlencode(chosen)}" if may and numbers[place] else ""
+
+    return of
