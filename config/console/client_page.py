@@ -6,22 +6,22 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, Q
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
 from accounts.admin.alert_email import SetAlertEmail
 from accounts.admin.audit import events_about
-from accounts.admin.joining import ImportPeople, InvitePeople, joined
+from accounts.admin.joining import ImportPeople, InvitePeople
 from accounts.audit import Actor
 from accounts.models import Client, Session, User
 from accounts.people.clients import delete_client, rename_client
 from accounts.people.invitations import NOT_ACCEPTED
-from accounts.people.operators import may_touch
 from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment
+from config.console.money_pages.client import month_of, people_of, refusals_of
 from config.console.template_tags import standing
 from licensing.admin.licences import StatusFilter
 from licensing.licences import create_client
@@ -30,14 +30,11 @@ from llmproxy.catalogue.unpriced import unpriced_warning
 from releases.micro_apps.offers import Explained, explain
 from usage.admin.budgets import SetBudget
 from usage.admin.refusals import by_reason
-from usage.limits import Caps, effective_of_all
-from usage.models import MonthlyUsage, Override, RunningCall, Stop
+from usage.models import RunningCall
 from usage.periods import Period
 
-PEOPLE_SHOWN = 25
 SESSIONS_SHOWN = 10
 CALLS_SHOWN = 10
-NO_CAPS = Caps(None, None, None)
 
 
 class ClientForm(forms.Form):
@@ -151,27 +148,38 @@ class ClientAdmin(ConsoleAdmin):
 
     def page_context(self, request: HttpRequest, row: Client) -> dict[str, Any]:
         now = timezone.now()
-        licence = Licence.objects.select_related("plan").filter(client=row).first()
-        sessions = Session.objects.filter(user__client=row).live(at=now).select_related("user")
-        people = _people(row, by=request, now=now)
-        calls = RunningCall.objects.filter(user__client=row).select_related("user")
-        users = reverse("admin:accounts_user_changelist")
+        licence = Licence.objects.select_related("plan", "client").filter(client=row).first()
+        live = Session.objects.filter(user__client=row).live(at=now).select_related("user")
+        sessions = list(live.order_by("-last_used_at")[:SESSIONS_SHOWN])
+        budget = getattr(row, "budget", None)
+        sees_usage = request.user.has_perm("usage.view_monthlyusage")
+        licences: Any = self.admin_site.get_model_admin(Licence)
+        refused = request.user.has_perm("usage.view_refusal")
+        people, shown = people_of(row, by=request, now=now)
         return {
+            "buttons": [
+                *self.buttons(request, row),
+                *(licences.buttons(request, licence) if licence else []),
+            ],
             "licence": licence,
             "apps": _apps_of(licence),
             "operator_decision_ended": licence and licence.operator_decision_has_expired(at=now),
             "people": people,
             "people_number": self.people(row),
             "waiting_number": User.objects.filter(NOT_ACCEPTED, client=row).count(),
-            "people_url": f"{users}?client__id__exact={row.pk}",
-            "month": _month_of_all(row, now=now),
+            "people_url": f"{reverse('admin:accounts_user_changelist')}?client__id__exact={row.pk}",
+            "month": month_of(row, budget, now=now) if sees_usage else None,
+            "usage_url": f"{reverse('admin:usage_and_money')}?client={row.pk}",
             "period": Period.of(now),
-            "budget": getattr(row, "budget", None),
-            "sessions": sessions.order_by("-last_used_at")[:SESSIONS_SHOWN],
-            "sessions_number": sessions.count(),
-            "calls": calls[:CALLS_SHOWN],
-            "refusals": by_reason(now=now, lookup="client_id__exact", value=row.pk),
-            "recent_events": events_about([row.pk, *(person["user"].pk for person in people)]),
+            "budget": budget,
+            "refusals": refusals_of(row, now=now) if refused else None,
+            "refused": by_reason(now=now, lookup="client_id__exact", value=row.pk),
+            "sessions": sessions,
+            "sessions_number": live.count() if len(sessions) == SESSIONS_SHOWN else len(sessions),
+            "calls": RunningCall.objects.filter(user__client=row).select_related("user")[
+                :CALLS_SHOWN
+            ],
+            "recent_events": events_about([row.pk, *(user.pk for user in shown)]),
         }
 
 
@@ -182,41 +190,3 @@ def _apps_of(licence: Licence | None) -> list[Explained]:
     return explain(
         slugs=licence.all_entitlements, client_id=licence.client_id, plan_id=licence.plan_id
     )
-
-
-def _people(client: Client, *, by: HttpRequest, now: datetime) -> list[dict[str, Any]]:
-    """The first of a client's people by email, with their live sessions and their usage of this month."""
-    users = list(User.objects.filter(client=client, erased_at=None)[:PEOPLE_SHOWN])
-    live = Session.objects.filter(user__in=users).live(at=now).order_by()
-    sessions = dict(live.values_list("user").annotate(Count("pk")))
-    months = MonthlyUsage.objects.filter(user__in=users, period=Period.of(now).month)
-    used = {row.user_id: row for row in months}
-    in_force = Override.objects.filter(user__in=users, starts_at__lte=now, ends_at__gt=now)
-    overrides = {row.user_id: row for row in in_force.order_by("ends_at")}
-    caps = effective_of_all(user_ids=[user.pk for user in users], now=now)
-    stopped = set(Stop.objects.in_force(at=now).filter(user__in=users).values_list("pk", flat=True))
-    nothing = MonthlyUsage()
-    return [
-        {
-            "user": user,
-            "joined": joined(user, now=now),
-            "sessions": sessions.get(user.pk, 0),
-            "override": overrides.get(user.pk),
-            "stopped": user.pk in stopped,
-            "touchable": may_touch(by, user),
-            "used": used.get(user.pk, nothing),
-            "caps": caps.get(user.pk, NO_CAPS),
-        }
-        for user in users
-    ]
-
-
-def _month_of_all(client: Client, *, now: datetime) -> dict[str, int]:
-    """This month's tokens of all people who belong to the client now."""
-    rows = MonthlyUsage.objects.filter(user__client=client, period=Period.of(now).month)
-    sums = rows.aggregate(
-        input=Sum("input_used"),
-        output=Sum("output_used"),
-        in_flight=Sum("input_reserved") + Sum("output_reserved"),
-    )
-    return {name: value or 0 for name, value in sums.items()}

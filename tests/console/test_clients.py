@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 from django.contrib.auth.models import Permission
 from django.urls import reverse
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
@@ -13,6 +14,10 @@ from licensing.licences import set_operator_status
 from licensing.models import Licence, Plan, Standing
 from tests.conftest import Browser
 from tests.console.conftest import World
+from tests.console.test_usage_and_money import use
+from tests.usage.test_budgets import allow
+from usage.daily import count_days
+from usage.models import Refusal
 
 pytestmark = pytest.mark.django_db
 
@@ -73,18 +78,15 @@ def test_the_page_tells_of_licence_people_sessions_usage_and_events(
 ) -> None:
     text = words(console, page(world.client))
     for shown in (
-        "standing-grace",
+        '<span class="chip chip-under">Grace</span>',
         "Grace by an operator until",
         "Reason: The invoice is late.",
-        "Billing says",
-        "active (does not count now)",
-        "People (8)",
+        "Billing says active (does not count now)",
+        "<b>8</b> people",
         "person-7@acme.test",
-        "3,600,000 input tokens",
-        "160 held by running calls",
         "90 %",
-        "50 %",
-        "Live sessions (3)",
+        "Invite people",
+        "Change plan or entitlements",
         "client:created",
         "licence:operator_set",
         "override:granted",
@@ -92,12 +94,48 @@ def test_the_page_tells_of_licence_people_sessions_usage_and_events(
         assert shown in text, shown
 
 
+def test_the_page_counts_the_month_and_names_who_spent_the_most(
+    console: Browser, organisation: Client, user: User, by: Actor
+) -> None:
+    for number in range(12):
+        person = User.objects.create(email=f"p{number:02}@acme.test", client=organisation)
+        use(person, output=1_000 + number)
+    use(user, output=9_000, unpriced=True)
+    allow(organisation, 5, by)
+    count_days(now=timezone.now())
+    text = words(console, page(organisation))
+    people = console.get(page(organisation)).context["people"]
+    assert [row.cells[0] for row in people.rows] == [f"p{n:02}@acme.test" for n in range(11, 1, -1)]
+    assert "$12.10 of $5.00" in text
+    assert "241 %" in text
+    assert "$5 budget" in text
+    assert "1 without a price" in text
+    assert "10 of 13" in text
+
+
+def test_the_page_shows_refusals_by_day(
+    console: Browser, organisation: Client, user: User, now: datetime
+) -> None:
+    Refusal.objects.create(
+        client_id=organisation.pk,
+        user=user,
+        minute=now.replace(second=0, microsecond=0),
+        last_at=now,
+        code="budget_exceeded",
+        status=403,
+        model="m",
+        number=7,
+    )
+    chart = console.get(page(organisation)).context["refusals"]
+    assert [bar.value for bar in chart.strips[0].bars] == [0] * 13 + [7]
+
+
 def test_instants_are_utc_and_marked_for_the_operators_own_time(
     console: Browser, world: World
 ) -> None:
     until = Licence.objects.get(client=world.client).grace_until
     assert until is not None
-    shown = f"{until:%Y-%m-%d %H:%M:%S} UTC</time>"
+    shown = f'title="{until:%Y-%m-%d %H:%M:%S} UTC"'
     assert shown in console.get(page(world.client)).content.decode()
 
 
@@ -228,7 +266,7 @@ def test_terms_that_a_colleague_has_changed_meanwhile_are_kept_or_shown(
 
 def test_a_client_that_came_without_a_licence_is_shown_and_told_of(console: Browser) -> None:
     bare = Client.objects.create(name="Entered by hand")
-    assert "This client has none" in words(console, page(bare))
+    assert "This client has no licence" in words(console, page(bare))
     assert "Entered by hand" in words(console, reverse("admin:accounts_client_changelist"))
     assert "Clients without a licence, whose people cannot sign in: 1." in words(console, "/admin/")
 

@@ -41,9 +41,9 @@ BLOCKS = {
     "client": {
         "The invoice is late.": "view_licence",
         "person-0@acme.test": "view_user",
-        "Calls in flight": "view_runningcall",
-        "Live sessions": "view_session",
-        "What happened": "view_auditevent",
+        'id="calls"': "view_runningcall",
+        'id="sessions"': "view_session",
+        'id="happened"': "view_auditevent",
     },
 }
 ADDRESSES: dict[str, Address] = {

@@ -35,13 +35,17 @@ def ranking_of(chosen: Chosen, whole: Sums, end: int | None) -> Table:
         href = (
             chosen.address(**{by: key, "by": _next_group(by), "all": ""}) if by != "label" else ""
         )
-        cells = [*cells_of(sums), _part(sums, whole), *(cell(key, sums) for _, cell, _ in columns)]
+        cells = [
+            *cells_of(sums),
+            part_of(sums, whole),
+            *(cell(key, sums) for _, cell, _ in columns),
+        ]
         rows.append(Row([names[key], *cells], href=href))
     ends = [""] * len(columns)
     if is_more:
         shown = total(sums for _, sums in ranked)
         others = Sums(*(of_all - part for of_all, part in zip(whole, shown, strict=True)))
-        rows.append(Row(["All others", *cells_of(others), _part(others, whole), *ends]))
+        rows.append(Row(["All others", *cells_of(others), part_of(others, whole), *ends]))
     if rows and by not in LEDGERS:
         ends = [cell for _, _, cell in columns]
         rows.append(Row(["All", *cells_of(whole), "100 %", *ends], mark="total"))
@@ -86,7 +90,7 @@ def names_of(by: str, keys: list[Any]) -> dict[Any, str]:
     return {key: str(rows.get(key) or "") or str(key)[:8] for key in keys}
 
 
-def _part(sums: Sums, whole: Sums) -> str:
+def part_of(sums: Sums, whole: Sums) -> str:
     """A share of all costs as a bar and a number."""
     percent = f"{100 * sums.cost / whole.cost if whole.cost else 0:.1f}"
     return format_html(

@@ -1,0 +1,197 @@
+"""What a client's page says of its month: the money against its budget, its people, and what was refused."""
+
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta
+from itertools import accumulate
+from typing import Any, NamedTuple, cast
+
+from django.db.models import Max, Sum
+from django.db.models.functions import TruncDate
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from accounts.admin.joining import joined
+from accounts.models import Client, Session, User
+from accounts.people.operators import may_touch
+from config.console.charts import Bar, Chart, Curve, Strip, days_axis
+from config.console.money_pages.choosing import next_month
+from config.console.money_pages.ranking import part_of
+from config.console.tables import Chip, Column, Link, Row, Table
+from config.console.template_tags import dollars, share, short
+from config.money import in_dollars
+from usage.limits import effective_of_all
+from usage.models import Budget, MonthlyUsage, Refusal
+from usage.periods import Period
+from usage.refusal_log import KEPT
+from usage.spending import FOUR_WEEKS, Scope, Sums, forecast, total
+
+PEOPLE_SHOWN = 10
+# What an explanation tells of.
+EXPLAINING = ("licensing.view_licence", "usage.view_monthlyusage", "usage.view_stop")
+MODELS_SHOWN = 6
+
+
+class Month(NamedTuple):
+    """A client's month: what it has come to, where it will end, and by which models."""
+
+    whole: Sums
+    end: int
+    chart: Chart
+    models: Table
+
+
+def month_of(client: Client, budget: Budget | None, *, now: datetime) -> Month:
+    first, today = Period.of(now).month, Period.of(now).day
+    until = next_month(first) - timedelta(days=1)
+    scope = Scope(client_id=client.pk)
+    sums = scope.by_day(min(first, today - FOUR_WEEKS), until)
+    expected = forecast({day: row.cost for day, row in sums.items()}, today=today, until=until)
+    whole = total(row for day, row in sums.items() if day >= first)
+    end = whole.cost + sum(expected.values())
+    ranked = scope.ranking("model", first, until, most=MODELS_SHOWN)
+    page = f"{reverse('admin:usage_and_money')}?client={client.pk}"
+    rows = [
+        Row([name, part_of(row, whole), dollars(row.cost)], f"{page}&{urlencode({'model': name})}")
+        for name, row in ranked
+    ]
+    columns = [Column("Model"), Column("Share", "number"), Column("Cost", "number")]
+    chart = _chart(client, sums, end, budget, days=(first, today, until))
+    return Month(whole, end, chart, Table(columns, rows, "No calls this month."))
+
+
+def _chart(
+    client: Client,
+    sums: Mapping[date, Sums],
+    end: int,
+    budget: Budget | None,
+    *,
+    days: tuple[date, date, date],
+) -> Chart:
+    """The money so far against the budget, above that of each day."""
+    first, today, until = days
+    places = [first + timedelta(days=after) for after in range((until - first).days + 1)]
+    costs = [sums.get(day, Sums()) for day in places if day <= today]
+    calls = reverse("admin:usage_usagerecord_changelist")
+    bars = []
+    for day, row in zip(places, costs, strict=False):
+        next_day = day + timedelta(days=1)
+        asked: dict[str, Any] = {
+            "q": client.pk,
+            "opened_at__gte": f"{day} 00:00Z",
+            "opened_at__lt": f"{next_day} 00:00Z",
+        }
+        told = f"{day.day} {day:%b}: {dollars(row.cost)}, {row.calls:,} calls"
+        href = f"{calls}?{urlencode(asked)}" if row.calls else ""
+        bars.append(Bar(f"{day.day} {day:%b}", row.cost, href, told))
+    reached = accumulate(row.cost for row in costs)
+    curve = Curve(
+        [bar._replace(value=so_far) for bar, so_far in zip(bars, reached, strict=True)],
+        line=(budget.monthly, f"{in_dollars(budget.monthly, 0)} budget") if budget else None,
+        name="So far",
+        height=120,
+        end=(end, f"{in_dollars(end, 0)} forecast"),
+    )
+    strips = [curve, Strip(bars, name="By day", height=48)]
+    return Chart("Spent this month", strips, days_axis(places, today=today))
+
+
+def people_of(client: Client, *, by: HttpRequest, now: datetime) -> tuple[Table, list[User]]:
+    """The people who spent the most this month, and then others by email: their table, and themselves."""
+    month, operator = Period.of(now).month, cast("User", by.user)
+    sees_usage = operator.has_perm("usage.view_monthlyusage")
+    ranked: dict[Any, Sums] = {}
+    if sees_usage:
+        scope, until = Scope(client_id=client.pk), next_month(month) - timedelta(days=1)
+        ranked = dict(scope.ranking("person", month, until, most=PEOPLE_SHOWN))
+    theirs = User.objects.filter(client=client, erased_at=None).select_related("model_calls_stop")
+    spenders = theirs.in_bulk(list(ranked))
+    users = [spenders[key] for key in ranked if key in spenders]
+    users += theirs.exclude(pk__in=spenders)[: PEOPLE_SHOWN - len(users)]
+    seen = dict(
+        Session.objects.filter(user__in=users)
+        .order_by()
+        .values_list("user")
+        .annotate(last=Max("last_used_at"))
+    )
+    shares = _shares(users, month, now=now) if sees_usage else {}
+    acts = {
+        name: any(
+            operator.has_perm(f"accounts.{right}") for right in (f"user_{name}", "change_user")
+        )
+        for name in ("stop_calls", "restart_calls")
+    }
+    explains = all(map(operator.has_perm, EXPLAINING))
+    rows = []
+    for user in users:
+        sums = ranked.get(user.pk, Sums())
+        numbers = [sums.calls, short(sums.input), short(sums.output), dollars(sums.cost)]
+        stop = getattr(user, "model_calls_stop", None)
+        is_stopped = stop is not None and (stop.ends_at is None or stop.ends_at > now)
+        act, word = ("restart_calls", "Restart") if is_stopped else ("stop_calls", "Stop")
+        address = reverse(f"admin:accounts_user_{act}", args=[user.pk])
+        can = acts[act] and may_touch(by, user) and user.is_active
+        rows.append(
+            Row(
+                [
+                    user.email,
+                    _state(user, is_stopped=is_stopped, now=now),
+                    seen.get(user.pk),
+                    *([*numbers, shares.get(user.pk, "")] if sees_usage else []),
+                    [
+                        Link("Explain", reverse("admin:accounts_user_explain", args=[user.pk]))
+                        if explains
+                        else "",
+                        Link(f"{word}…", address) if can else "",
+                    ],
+                ],
+                href=reverse("admin:accounts_user_change", args=[user.pk]),
+            )
+        )
+    heads = ("Calls", "Tokens in", "Out", "Cost", "Of cap") if sees_usage else ()
+    columns = [Column("Person"), Column("Status", "chip"), Column("Last seen", "time")]
+    columns += [Column(head, "number") for head in heads]
+    return Table([*columns, Column("", "acts")], rows, "Nobody has been invited yet."), users
+
+
+def _shares(users: list[User], month: date, *, now: datetime) -> dict[Any, str]:
+    """Each person's greater share of a monthly cap."""
+    caps = effective_of_all(user_ids=[user.pk for user in users], now=now)
+    found = {}
+    for row in MonthlyUsage.objects.filter(user__in=users, period=month):
+        used = zip((row.input_used, row.output_used), caps.get(row.user_id, ()), strict=False)
+        known = [(number, cap) for number, cap in used if cap is not None]
+        greatest = max(known, key=lambda each: each[0] / (each[1] or 1), default=None)
+        found[row.user_id] = share(*greatest) if greatest else "no cap"
+    return found
+
+
+def _state(user: User, *, is_stopped: bool, now: datetime) -> Chip:
+    if is_stopped:
+        return Chip("stopped", "Calls stopped")
+    state = joined(user, now=now)
+    if state == "yes":
+        return Chip("well", "Active")
+    return Chip("stopped" if not user.is_active else "over", state.capitalize())
+
+
+def refusals_of(client: Client, *, now: datetime) -> Chart:
+    """Two weeks of refusals, by day."""
+    today, number = Period.of(now).day, KEPT.days
+    places = [today - timedelta(days=back) for back in range(number - 1, -1, -1)]
+    rows = Refusal.objects.filter(client_id=client.pk, minute__gte=now - KEPT).order_by()
+    sums = dict(rows.values_list(TruncDate("minute")).annotate(number=Sum("number")))
+    page = f"{reverse('admin:usage_refusal_changelist')}?client_id__exact={client.pk}"
+    bars = [
+        Bar(
+            f"{day.day} {day:%b}",
+            sums.get(day, 0),
+            page,
+            f"{sums.get(day, 0):,} refusals",
+            0,
+            "errors",
+        )
+        for day in places
+    ]
+    strip = Strip(bars, unit="calls", name="Refusals", height=64)
+    return Chart("Refusals by day", [strip], days_axis(places, today=today))
