@@ -109,8 +109,8 @@ def resume(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
 def rollout(channel: str) -> Publication | None:
     """The publication for a share of the shells, unless another one waits for storage to take its place."""
     ours = Publication.objects.of(channel).defer("release__manifest")
-    running, wanted = ours.rollout(), ours.wanted().first()
-    return None if running and wanted and wanted.pk > running.pk else running
+    newest = (ours.served() | ours.wanted()).first()
+    return newest if newest is not None and newest.is_partial else None
 
 
 def _rollout(channel: str) -> Publication:

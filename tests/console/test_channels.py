@@ -238,3 +238,12 @@ def test_the_proof_of_each_artifact_is_shown(console: Browser, published: Pipeli
     shown = text(console, page)
     assert '<strong class="wrong">max-age=60</strong>' in shown
     assert f"should be {IMMUTABLE_CACHE}" in shown
+
+
+def test_a_channels_page_asks_little(
+    console: Browser, published: Pipeline, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(3, 9):
+        published.publish(published.release(f"{number}.0.0"), share=5)
+    with django_assert_max_num_queries(20):
+        console.get(PAGE)
