@@ -46,7 +46,8 @@ class Above:
     ``claims_of``: the claims about a user's client, or None without a licensed client.
     ``personal_records``: rows that are erased with a person, by kind. ``personal_columns``: rows that stay, each kind
     with its column that is emptied. ``signed_by_email``: columns that name a person by email and follow a change of it.
-    ``encrypted_columns``: what is encrypted again with accounts' own columns.
+    ``encrypted_columns``: what is encrypted again with accounts' own columns. ``unknown_apps``: those of some slugs
+    that no app has.
     """
 
     load_caller: LoadCaller
@@ -54,6 +55,7 @@ class Above:
     personal_records: Mapping[str, RowsOf]
     personal_columns: Mapping[str, tuple[RowsOf, str]]
     signed_by_email: Sequence[tuple[type[Model], str]]
+    unknown_apps: Callable[[set[str]], set[str]]
     encrypted_columns: Mapping[type[Model], tuple[str, ...]]
 
 

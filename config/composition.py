@@ -19,7 +19,7 @@ from llmproxy.calls import outbox
 from llmproxy.calls import watch as calls
 from llmproxy.keys import personal_keys
 from llmproxy.models import Provider
-from releases.models import AppChannel, AppPin
+from releases.models import AppChannel, AppPin, MicroApp
 from usage import refusal_log
 from usage.models import Alert, Override, Refusal, Stop, UsageRecord
 
@@ -58,6 +58,7 @@ hooks.register(
             (AppChannel, "moved_by"),
             (AppPin, "pinned_by"),
         ),
+        unknown_apps=lambda slugs: {*slugs} - set(MicroApp.objects.in_bulk(slugs)),
         encrypted_columns={Provider: ("api_key",)},
     )
 )

@@ -97,7 +97,9 @@ ACTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "licensing.plan_add": ("licensing", PLAIN),
     "licensing.plan_terms": ("licensing", PLAIN),
     "llmproxy.languagemodel_add": ("licensing", PLAIN),
+    "llmproxy.languagemodel_off": ("licensing", PLAIN),
     "llmproxy.languagemodel_offer": ("licensing", PLAIN),
+    "llmproxy.languagemodel_on": ("licensing", PLAIN),
     "llmproxy.personalkey_end": ("support", PLAIN),
     # Whoever gives a provider its address is sent everybody's prompts.
     "llmproxy.provider_add": ("", GRAVE),

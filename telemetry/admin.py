@@ -3,17 +3,20 @@
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, reverse
 from django.utils import timezone
+from django.utils.html import format_html
 
 from accounts.admin.exports import ExportedList
 from accounts.audit import record
+from accounts.models import Client, User
 from config.console.base import uuid_in
 from config.console.columns import ChoiceFilter, moment
 from telemetry.export import lines
@@ -78,8 +81,8 @@ class EventAdmin(ExportedList):
         "app",
         "shell_version",
         moment("occurred_at"),
-        "client_id",
-        "user_id",
+        "client",
+        "person",
     )
     list_filter = (DayFilter, NameFilter, AppFilter, VersionFilter)
     sortable_by = ()
@@ -87,6 +90,24 @@ class EventAdmin(ExportedList):
     search_help_text = "The id of an event."
     uuid_fields = ("event_id",)
     fields = ("event_id", *list_display, "properties")
+    readonly_fields = ("client", "person")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """With names, which a file of the events does not have: it names by id."""
+        rows: QuerySet[Any] = super().get_queryset(request)
+        if "export" not in str(getattr(request.resolver_match, "url_name", "")):
+            names = Client.objects.filter(pk=OuterRef("client_id")).values("name")
+            emails = User.objects.filter(pk=OuterRef("user_id")).values("email")
+            rows = rows.annotate(client_name=Subquery(names), person_email=Subquery(emails))
+        return rows
+
+    @admin.display(description="client")
+    def client(self, event: Any) -> str:
+        return link_of("client", event.client_id, event.client_name)
+
+    @admin.display(description="person")
+    def person(self, event: Any) -> str:
+        return link_of("user", event.user_id, event.person_email)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -124,6 +145,12 @@ class EventAdmin(ExportedList):
             "rest": REST,
         }
         return TemplateResponse(request, "admin/console/volumes.html", context)
+
+
+def link_of(model: str, key: UUID, name: str | None) -> str:
+    """A link to a client or person by name; the id of one who is gone."""
+    page = reverse(f"admin:accounts_{model}_change", args=[key])
+    return format_html('<a href="{}">{}</a>', page, name) if name else str(key)
 
 
 def _last_days() -> list[str]:

@@ -1,6 +1,6 @@
 """The mails about usage: the person, the numbers, the consequence and its end, and the page to change it.
 
-Their templates begin with a line for the subject.
+Their templates begin with the subject and end with the label of the button.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 
 from accounts.models import Client, User
+from config.jobs.letters import letter
 from config.jobs.mail import queue_for_operators, queue_for_person
 from usage.models import Alert, Budget
 from usage.periods import Period
@@ -70,8 +71,8 @@ def used_up(client: Client, alerts: Sequence[Alert]) -> None:
     ]
     end = Period(month=alerts[0].period, day=alerts[0].period).next_month
     values = {"client": client, "number": len(alerts), "lines": lines, "end": end}
-    subject, text = _rendered("client_used_up", values)
-    queue_for_person(to=client.alert_email, subject=subject, text=f"{text}\n", html="")
+    mail = render_to_string("usage/mail/client_used_up.txt", values)
+    queue_for_person(to=client.alert_email, mail=letter(mail))
 
 
 def percentile(alert: Alert, *, people: int) -> None:
@@ -95,15 +96,10 @@ def budget(budget: Budget, *, percent: int) -> None:
 
 
 def _queue_for_operators(template: str, *, path: str, **values: Any) -> None:
-    subject, text = _rendered(template, values)
-    queue_for_operators(subject=subject, text=text, path=path)
-
-
-def _rendered(template: str, values: Mapping[str, Any]) -> tuple[str, str]:
-    """The subject and the text of a mail."""
     mail = render_to_string(f"usage/mail/{template}.txt", dict(values))
-    subject, _, text = mail.strip().partition("\n\n")
-    return subject, text
+    subject, _, rest = mail.strip().partition("\n\n")
+    text, _, label = rest.rpartition("\n\n")
+    queue_for_operators(subject=subject, text=text, path=path, label=label)
 
 
 def _name_of(user: User) -> str:

@@ -130,7 +130,7 @@ def added(device: Device, *, user: User, by: Actor, now: datetime) -> None:
     SetUpCode.objects.filter(user=user).delete()
     after = {"kind": kind_of(device), "name": device.name}
     record("operator:factor_added", user, by=by, now=now, after=after)
-    mails.factor_changed(user=user, change=f"Added: {kind_of(device)} {device.name}.", now=now)
+    mails.factor_changed(user=user, change=f"{_named(device)} was added to your sign-in.", now=now)
 
 
 def rename(*, user: User, device_id: str, name: str, by: Actor, now: datetime) -> None:
@@ -155,7 +155,9 @@ def remove(*, user: User, device_id: str, by: Actor, now: datetime) -> None:
         before = {"kind": kind_of(device), "name": device.name}
         device.delete()
         record("operator:factor_removed", user, by=by, now=now, before=before)
-        mails.factor_changed(user=user, change=f"Removed: {before['kind']} {device.name}.", now=now)
+        mails.factor_changed(
+            user=user, change=f"{_named(device)} was removed from your sign-in.", now=now
+        )
 
 
 def make_recovery_codes(*, user: User, by: Actor, now: datetime) -> list[str]:
@@ -182,8 +184,13 @@ def reset(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> int:
         console_sessions.end_all(user_id=user_id, now=now)
         before = {"factors": removed}
         record("operator:factor_reset", user, by=by, now=now, reason=reason, before=before)
-        mails.factor_changed(user=user, change="It was reset.", now=now)
+        mails.factor_changed(user=user, change="Your second factor was reset.", now=now)
     return removed
+
+
+def _named(device: Device) -> str:
+    """As a sentence begins: "The passkey Blue laptop"."""
+    return f"The {kind_of(device)} {device.name}"
 
 
 def _own(user: User, device_id: str) -> Device | None:

@@ -11,9 +11,8 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 
 from accounts.models import PasswordLink, RefreshToken, Session, User
+from config.jobs.letters import Letter, letter
 from config.jobs.mail import deliver, queue_for_operators, queue_for_person
-
-_FORMS = {"text": "txt", "html": "html"}
 
 
 def token_reused(*, session: Session, evidence: dict[str, Any]) -> None:
@@ -44,8 +43,7 @@ def signed_out(*, token: RefreshToken, replayed_from: str | None, now: datetime)
     session = token.session
     _queue(
         "signed_out",
-        session.user.email,
-        "One of your devices was signed out",
+        session.user,
         device=session.device,
         started_at=session.started_at,
         used_at=token.replaced_at,
@@ -57,8 +55,7 @@ def signed_out(*, token: RefreshToken, replayed_from: str | None, now: datetime)
 
 def signed_in_elsewhere(*, user: User, device: str, address: str | None, now: datetime) -> None:
     """Informs the person of a sign-in from a device and a network that no session of theirs knows."""
-    subject = "A sign-in from a new device and place"
-    _queue("elsewhere", user.email, subject, device=device, address=address, at=now)
+    _queue("elsewhere", user, device=device, address=address, at=now)
 
 
 def personal_key_made(
@@ -68,28 +65,28 @@ def personal_key_made(
 
     A mail that is sent later also tells of further keys until then.
     """
-    until, subject = send_at if send_at > now else None, "A personal key was made"
-    _queue("key", user.email, subject, send_at=until, address=address, ends=ends, at=now)
+    until = send_at if send_at > now else None
+    _queue("key", user, send_at=until, address=address, ends=ends, at=now)
 
 
 def password_changed(*, user: User, now: datetime) -> None:
     """Informs the person that their password was changed."""
-    _queue("changed", user.email, "Your password was changed", at=now)
+    _queue("changed", user, at=now)
 
 
 def one_time_password_set(*, user: User, now: datetime) -> None:
     """Informs the person that an operator replaced their password by a one-time password, which it does not contain."""
-    _queue("one_time", user.email, "You were given a one-time password", at=now)
+    _queue("one_time", user, at=now)
 
 
-def email_changed(*, was: str, now: datetime) -> None:
+def email_changed(*, user: User, was: str, now: datetime) -> None:
     """Informs the previous address of a change, without the new address: its owner may not have made the change."""
-    _queue("email_changed", was, "The email of your account was changed", at=now)
+    _queue("email_changed", user, to=was, at=now)
 
 
 def factor_changed(*, user: User, change: str, now: datetime) -> None:
     """Informs an operator of a change of their second factor."""
-    _queue("factor", user.email, "Your second factor was changed", change=change, at=now)
+    _queue("factor", user, change=change, at=now)
 
 
 def operator_added(*, user: User, roles: list[str], by: str) -> None:
@@ -97,37 +94,30 @@ def operator_added(*, user: User, roles: list[str], by: str) -> None:
     link = settings.BASE_URL + reverse("account:one-time")
     console = settings.BASE_URL + reverse("admin:login")
     given: dict[str, Any] = {"roles": ", ".join(roles), "by": by, "link": link, "console": console}
-    _queue("operator", user.email, "You are an operator now", **given)
+    _queue("operator", user, **given)
 
 
 def codes_refused(*, user: User, number: int, address: str | None, now: datetime) -> None:
     """Informs an operator that somebody gave their password and then one wrong code after the other."""
-    subject = "Wrong codes after your password"
-    _queue("codes", user.email, subject, number=number, address=address, at=now)
+    _queue("codes", user, number=number, address=address, at=now)
 
 
-def send_password_link(*, to: str, kind: PasswordLink.Kind, secret: str) -> None:
+def send_password_link(link: PasswordLink, *, secret: str) -> None:
     """Sends the person a link at once. It is built from ``BASE_URL`` and from no part of a request."""
-    link = settings.BASE_URL + reverse("account:password", args=[secret])
-    subject = {
-        PasswordLink.Kind.RESET: "Set a new password",
-        PasswordLink.Kind.INVITATION: "You have been invited",
-    }[kind]
-    deliver(to=[to], subject=subject, **_bodies(kind.value, {"email": to, "link": link}))
+    address = settings.BASE_URL + reverse("account:password", args=[secret])
+    given = {"link": address, "until": link.expires_at.astimezone(UTC)}
+    deliver(to=[link.user.email], **_written(link.kind, link.user, given)._asdict())
 
 
-def _queue(
-    template: str, to: str, subject: str, *, send_at: datetime | None = None, **values: Any
-) -> None:
+def _queue(template: str, user: User, *, send_at: datetime | None = None, **values: Any) -> None:
     """Queues a mail whose instants are in UTC, to be sent at once or at ``send_at``."""
     values["until"] = send_at
     for name, value in values.items():
         values[name] = value.astimezone(UTC) if isinstance(value, datetime) else value
-    bodies = _bodies(template, {"email": to, **values})
-    queue_for_person(to=to, subject=subject, send_at=send_at, **bodies)
+    mail = _written(template, user, values)
+    queue_for_person(to=values.get("to") or user.email, mail=mail, send_at=send_at)
 
 
-def _bodies(template: str, values: dict[str, Any]) -> dict[str, str]:
-    """The bodies of a mail, as text and as HTML."""
-    path = f"account/mail/{template}"
-    return {form: render_to_string(f"{path}.{end}", values) for form, end in _FORMS.items()}
+def _written(template: str, user: User, values: dict[str, Any]) -> Letter:
+    shown = {"email": values.get("to") or user.email, "client": user.client, **values}
+    return letter(render_to_string(f"account/mail/{template}.txt", shown))

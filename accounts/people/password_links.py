@@ -157,7 +157,7 @@ def send_link(
     if link is None:
         return False
     try:
-        mails.send_password_link(to=link.user.email, kind=kind, secret=secret)
+        mails.send_password_link(link, secret=secret)
     except Exception:
         _take_back(link, counts=stranger is not None and not again, now=now)
         raise

@@ -122,7 +122,7 @@ def change_email(*, user_id: UUID, email: str, reason: str, by: Actor, now: date
         )
         if user.has_usable_password():
             # Without a password nobody has signed in by the previous email, which may be a stranger's.
-            mails.email_changed(was=before["email"], now=now)
+            mails.email_changed(user=user, was=before["email"], now=now)
     return user
 
 

@@ -165,14 +165,17 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
                 elif outcome.level == messages.ERROR:
                     self.message_user(request, self._said(request, outcome), outcome.level)
                 else:
+                    more = self.operators.aftermath(self.right(action), row)
+                    outcome = outcome._replace(follows=f"{outcome.follows} {more}".strip())
                     then = page_of(outcome.then) if outcome.then else self._list()
                     return self._done(request, outcome, then)
         if action.consequences and not (preview and preview.template):
             shown = action.shown(row, form)
             button = shown.get("button", "")
             preview = Preview(form=form, template=action.consequences, shown=shown, button=button)
-        effects = () if preview else action.effects(row)
-        return self._page(request, action, form, effects=effects, preview=preview, **where)
+        where["effects"] = () if preview else action.effects(row)
+        where["affected"] = self.operators.affected(self.right(action), row, now=timezone.now())
+        return self._page(request, action, form, preview=preview, **where)
 
     def bulk_page(
         self,

@@ -22,6 +22,7 @@ from accounts.models import AuditEvent, User
 from accounts.people.operators import IS_AN_OPERATOR, actor_of, may_touch, record_refused_sign_in
 from config.console.attention.listing import counts
 from config.console.front.page import at_a_glance
+from config.console.impact import affected, aftermath
 from config.console.list_filters import RestrictedAdmin
 from config.console.navigation import Count, navigation
 from config.console.search import search
@@ -131,6 +132,8 @@ class ConsoleSite(AdminSite):
         kept = " What you typed is kept." if request.method == "POST" else ""
         messages.info(request, f"{ASKED_ANEW}{kept}")
         return _redirect("second_factor:prove", request, then=page)
+
+    affected, aftermath = staticmethod(affected), staticmethod(aftermath)
 
     def audit_entry(self, request: HttpRequest) -> str:
         """The address of the event that this request wrote last; "" for operators who may not read it."""

@@ -13,6 +13,7 @@ from django.core.mail import EmailMultiAlternatives, get_connection
 
 from config.db.connections import release_connection
 from config.greenlets import spawn
+from config.jobs.letters import Letter, letter
 from config.jobs.queue import BACKOFF, FailedForGood, task
 
 # For one mail and its whole connection. A mail that takes longer is tried again later.
@@ -25,21 +26,29 @@ class Refused(FailedForGood):
     """The mail server refuses this mail for good; only an operator queues it again."""
 
 
-def queue_for_operators(*, subject: str, text: str, path: str) -> None:
-    """Queues a mail to every operator address, ending in a link into the admin.
+OPEN = "Open in the console"
+WHY = "You get this mail because OPERATOR_EMAILS of this service names your address."
+
+
+def queue_for_operators(*, subject: str, text: str, path: str, label: str = OPEN) -> None:
+    """Queues a mail to every operator address, with a button that opens a page of the console.
 
     Each address has a separate job, so that a refusal of one neither stops nor repeats the mail to the others.
     """
-    body = f"{text}\n\n{settings.BASE_URL}{path}\n"
+    mail = for_operators(subject=subject, text=text, path=path, label=label)
     for address in settings.OPERATOR_EMAILS:
-        _queue(to=[address], subject=subject, text=body)
+        _queue(to=[address], **mail._asdict())
 
 
-def queue_for_person(
-    *, to: str, subject: str, text: str, html: str, send_at: datetime | None = None
-) -> None:
+def for_operators(*, subject: str, text: str, path: str, label: str = OPEN) -> Letter:
+    """A mail to operators, for ``deliver`` where no queue is at work."""
+    button = f"[{label}] {settings.BASE_URL}{path}"
+    return letter(f"{subject}\n\n{text}\n\n{button}\n\n---\n\n{WHY}")
+
+
+def queue_for_person(*, to: str, mail: Letter, send_at: datetime | None = None) -> None:
     """Queues a mail to a person. It must hold no secret: readers of the queue can read it."""
-    _queue(send_at, to=[to], subject=subject, text=text, html=html)
+    _queue(send_at, to=[to], **mail._asdict())
 
 
 def _queue(send_at: datetime | None = None, **what: object) -> None:

@@ -13,7 +13,7 @@ from config.console.actions import Action, ReasonForm, Result, TrackedForm, UtcD
 from config.console.base import ConsoleAdmin
 from config.console.columns import ChoiceFilter, moment
 from config.console.template_tags import standing
-from licensing.admin.plans import ENTITLEMENTS_HELP
+from licensing.admin.plans import ENTITLEMENTS_HELP, AppsForm
 from licensing.licences import set_customer, set_operator_status, set_terms
 from licensing.models import Licence, Plan, Standing
 
@@ -70,10 +70,17 @@ class SetStatus(Action):
             ends_at=ends_at if status != BILLING else None,
             **given,
         )
-        return Result(f"The licence of {licence.client} is {licence.status} now.", licence.client)
+        until = f" until {licence.grace_until:%d %B %Y %H:%M} UTC" if licence.grace_until else ""
+        now = {
+            Standing.ACTIVE: "is active",
+            Standing.GRACE: f"is in its grace period{until}",
+            Standing.SUSPENDED: "is suspended",
+        }[Standing(licence.status)]
+        back = (licence, self.name)
+        return Result(f"{licence.client} {now}.", licence.client, undo=back)
 
 
-class TermsForm(TrackedForm, ReasonForm):
+class TermsForm(AppsForm, TrackedForm, ReasonForm):
     plan = forms.ModelChoiceField(Plan.objects.all(), empty_label=None)
     entitlements = SimpleArrayField(
         forms.SlugField(max_length=60),
@@ -91,7 +98,7 @@ class SetTerms(Action):
     form_class = TermsForm
 
     def effects(self, target: Licence) -> Iterable[str]:
-        yield f"{target.client} has the plan {target.plan} now."
+        yield f"{target.client} has the plan {target.plan} now, and beyond it: {_named(target.entitlements)}."
         yield "Caps and entitlements of the new plan count from the next request on; tokens used so far still count."
 
     def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
@@ -99,7 +106,13 @@ class SetTerms(Action):
 
     def do(self, target: Licence, *, entitlements: list[str] | None, **given: Any) -> Result:
         licence = set_terms(licence_id=target.pk, entitlements=entitlements or [], **given)
-        return Result(f"{licence.client} has the plan {licence.plan}.", licence.client)
+        pairs = (
+            ("Plan", str(target.plan), str(licence.plan)),
+            ("Beyond the plan", _named(target.entitlements), _named(licence.entitlements)),
+        )
+        changed = [f"{what}: {was} → {now}." for what, was, now in pairs if was != now]
+        said = f"{licence.client} has the plan {licence.plan}."
+        return Result(said, licence.client, " ".join(changed) or "Nothing has changed.")
 
 
 class CustomerForm(ReasonForm):
@@ -131,6 +144,10 @@ class SetCustomer(Action):
         licence = set_customer(licence_id=target.pk, customer_id=stripe_customer_id, **given)
         payer = licence.stripe_customer_id or "Nobody"
         return Result(f"{payer} pays for {licence.client}.", licence.client)
+
+
+def _named(slugs: list[str]) -> str:
+    return ", ".join(slugs) or "nothing"
 
 
 class StatusFilter(ChoiceFilter):

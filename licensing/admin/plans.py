@@ -12,6 +12,7 @@ from django.db.models import Count
 from django.http import HttpRequest
 
 from accounts.audit import Actor
+from accounts.hooks import above
 from config.console.actions import Action, ReasonForm, Result, TrackedForm
 from config.console.base import ConsoleAdmin
 from config.console.columns import tokens, yes_no
@@ -21,7 +22,28 @@ from licensing.plans import PlanTerms, add_plan, change_plan
 ENTITLEMENTS_HELP = "Slugs of micro apps, separated by commas: small letters and digits, with single hyphens between."
 
 
-class PlanForm(forms.ModelForm):  # type: ignore[type-arg]
+class AppsForm(forms.BaseForm):
+    """A form that asks once more about entitlements that name no app, which is often a slip."""
+
+    def clean(self) -> dict[str, Any] | None:
+        given = super().clean()
+        slugs = {*(self.cleaned_data.get("entitlements") or [])}
+        slugs -= {*(self.initial.get("entitlements") or [])}
+        unknown = sorted(slugs & above().unknown_apps(slugs))
+        # The field that was shown last time, with what it warned of.
+        if unknown and self.data.get("unknown") != " ".join(unknown):
+            field = forms.CharField(widget=forms.HiddenInput, initial=" ".join(unknown))
+            self.fields["unknown"] = field
+            data: Any = copy(self.data)
+            data["unknown"] = " ".join(unknown)
+            self.data = data
+            names = ", ".join(unknown)
+            said = f"No app is called {names}. Send the form again if it is still to come."
+            self.add_error("entitlements", said)
+        return given
+
+
+class PlanForm(AppsForm, forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Plan
         fields = tuple(each.name for each in dataclass_fields(PlanTerms))
@@ -50,7 +72,13 @@ class ChangePlan(Action):
         plan = change_plan(
             plan_id=target.pk, terms=_terms(terms), shown=shown, reason=reason, by=by, now=now
         )
-        return Result(f"{plan} has been changed.", plan)
+        pairs = ((each, getattr(target, each), getattr(plan, each)) for each in terms)
+        changed = [
+            f"{each}: {_shown(was)} → {_shown(now)}" for each, was, now in pairs if was != now
+        ]
+        told = "; ".join(changed).replace("_", " ")
+        follows = f"{told[:1].upper()}{told[1:]}." if told else "Nothing was different."
+        return Result(f"{plan} is changed for its licences.", plan, follows)
 
 
 class AddPlan(Action):
@@ -65,6 +93,12 @@ class AddPlan(Action):
     def do(self, target: None, *, by: Actor, now: datetime, **terms: Any) -> Result:
         plan = add_plan(terms=_terms(terms), by=by, now=now)
         return Result(f"{plan} has been added.", plan)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value) or "nothing"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def _terms(terms: dict[str, Any]) -> PlanTerms:

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from copy import copy
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib import admin, messages
-from django.db.models import Min, QuerySet
+from django.db.models import Count, Min, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
@@ -19,10 +21,12 @@ from config.console.base import ConsoleAdmin
 from config.console.columns import moment, tokens, yes_no
 from llmproxy.admin.routes import counted_by
 from llmproxy.catalogue.choosing import as_offered, default_model_warning
-from llmproxy.catalogue.offering import ModelTerms, add_model, change_model
+from llmproxy.catalogue.offering import ModelTerms, add_model, change_model, switch_model
 from llmproxy.catalogue.unpriced import unpriced_models, unpriced_warning
 from llmproxy.models import PROMPTS_HOLD, LanguageModel
+from usage.models import RunningCall, UsageRecord
 
+DAY = timedelta(days=1)
 UNPRICED = "It has no prices, and its calls count for no budget, until update_prices or an operator sets them."
 
 
@@ -64,11 +68,51 @@ class ChangeModel(Action):
     def form(
         self, target: LanguageModel, data: Mapping[str, Any] | None, *, by: HttpRequest
     ) -> OfferForm:
-        return OfferForm(data, instance=copy(target))
+        form = OfferForm(data, instance=copy(target))
+        # Switched by an action of its own, which says whom it affects and takes a reason.
+        del form.fields["is_on"]
+        return form
 
     def do(self, target: LanguageModel, *, by: Actor, now: datetime, **given: Any) -> Result:
-        model = change_model(model_id=target.pk, terms=_terms(given), by=by, now=now)
+        model = change_model(
+            model_id=target.pk, terms=_terms({**given, "is_on": target.is_on}), by=by, now=now
+        )
         return Result(f"{model} has been changed.", model)
+
+
+class SwitchOff(Action):
+    name = "off"
+    label = "Switch off"
+    destructive = True
+
+    def available(self, target: LanguageModel, *, by: HttpRequest) -> bool:
+        return target.is_on and target.name != settings.LLM_DEFAULT_MODEL
+
+    def effects(self, target: LanguageModel) -> Iterable[str]:
+        lately = UsageRecord.objects.filter(model=target.name, opened_at__gt=timezone.now() - DAY)
+        number = lately.aggregate(calls=Count("pk"), people=Count("user", distinct=True))
+        running = RunningCall.objects.filter(model=target.name).count()
+        yield f"In the last 24 hours {number['people']:,} people made {number['calls']:,} calls to it."
+        yield f"New calls to it are refused (model_not_found). Running ones go on: {running:,}."
+
+    def do(self, target: LanguageModel, **given: Any) -> Result:
+        model = switch_model(model_id=target.pk, on=False, **given)
+        return Result(f"{model} is off.", model, undo=(model, "on"))
+
+
+class SwitchOn(Action):
+    name = "on"
+    label = "Switch on"
+
+    def available(self, target: LanguageModel, *, by: HttpRequest) -> bool:
+        return not target.is_on
+
+    def effects(self, target: LanguageModel) -> Iterable[str]:
+        yield "People of its plans may call it at once."
+
+    def do(self, target: LanguageModel, **given: Any) -> Result:
+        model = switch_model(model_id=target.pk, on=True, **given)
+        return Result(f"{model} is on.", model, undo=(model, "off"))
 
 
 class AddModel(Action):
@@ -95,7 +139,7 @@ def _terms(given: dict[str, Any]) -> ModelTerms:
 
 @admin.register(LanguageModel)
 class LanguageModelAdmin(ConsoleAdmin):
-    row_actions = (ChangeModel(),)
+    row_actions = (ChangeModel(), SwitchOn(), SwitchOff())
     add_action = AddModel()
     list_display = (
         "name",

@@ -40,8 +40,6 @@ from usage.refusals import (
 )
 
 R = TypeVar("R")
-# The percent of a cap from which it is close.
-CLOSE = 80
 # The invented call; a larger one needs more.
 SMALL = {"messages": [{"role": "user", "content": "Hello"}]}
 
@@ -54,16 +52,11 @@ class Check(NamedTuple):
     problem: Problem | None
 
     @property
-    def warns(self) -> bool:
-        """Whether it refuses nothing yet: a cap that is nearly used up, a route that cools down beside others."""
-        match self.rule:
-            case "provider":
-                return any(cooling for _, cooling in self.read)
-            case "caps" | "day":
-                return any(
-                    share.cap and 100 * share.used >= CLOSE * share.cap for share in self.read
-                )
-        return False
+    def is_close(self) -> bool:
+        """Whether 80 % of a cap are used, or a route cools down beside others."""
+        if self.rule in {"caps", "day"}:
+            return any(share.cap and share.used >= 0.8 * share.cap for share in self.read)
+        return self.rule == "provider" and any(cooling for _, cooling in self.read)
 
 
 class Explanation:

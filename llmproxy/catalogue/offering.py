@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
-from accounts.audit import Actor, record
+from accounts.audit import Actor, check_reason, record
 from config.api.constraints import refused_as
 from config.api.problems import Fault, InvalidRequest
 from licensing.models import Plan
@@ -58,6 +58,22 @@ def change_model(*, model_id: int, terms: ModelTerms, by: Actor, now: datetime) 
         model = _write(model, terms, now=now)
         after = _audited(model)
         record("language_model:changed", model, by=by, now=now, before=before, after=after)
+    return model
+
+
+def switch_model(
+    *, model_id: int, on: bool, reason: str, by: Actor, now: datetime
+) -> LanguageModel:
+    """Offers a model again, or no more; running calls go on. Raises ``InvalidRequest`` for the default model's end."""
+    check_reason(reason)
+    with transaction.atomic():
+        model = LanguageModel.objects.select_for_update(no_key=True).get(pk=model_id)
+        if model.name == settings.LLM_DEFAULT_MODEL and not on:
+            raise InvalidRequest(errors=[Fault("", "invalid", DEFAULT_STAYS)])
+        before, model.is_on = {"on": model.is_on}, on
+        model.save(update_fields=["is_on"])
+        changed = {"before": before, "after": {"on": on}}
+        record("language_model:changed", model, by=by, now=now, reason=reason, **changed)
     return model
 
 

@@ -13,6 +13,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateW
 from accounts.audit import Actor
 from accounts.jobs import Job
 from accounts.models import AuditEvent
+from config.jobs.letters import letter
 from config.jobs.mail import queue_for_person
 from config.jobs.queue import NIGHT
 from config.management import nightly
@@ -125,7 +126,7 @@ def test_a_long_night_keeps_the_only_place_of_a_worker_from_nothing(
         other.execute("LOCK TABLE telemetry_event")
         worker("--concurrency", "1", NIGHTLY_AT="02:30")
         eventually(lambda: len(ended()) == NAMES.index("count_telemetry"))
-        queue_for_person(to="someone@acme.test", subject="Hello", text="Hello", html="")
+        queue_for_person(to="someone@acme.test", mail=letter("Hello\n\nHello"))
         mails = ProcrastinateJob.objects.filter(queue_name="mail", status="succeeded")
         eventually(mails.exists)
         assert nights("doing") == 1

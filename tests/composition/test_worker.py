@@ -17,6 +17,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateW
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
+from config.jobs.letters import letter
 from config.jobs.mail import queue_for_operators, queue_for_person
 from config.management.commands.work import _RunningJobs
 from config.observability.syslog import Receiver
@@ -38,7 +39,7 @@ def start(worker: StartWorker, mail_server: MailServer) -> StartWorker:
 
 def queue_mail(number: int = 1) -> None:
     for each in range(number):
-        queue_for_person(to=f"person-{each}@acme.test", subject="Hello", text="Hello", html="")
+        queue_for_person(to=f"person-{each}@acme.test", mail=letter("Hello\n\nHello"))
 
 
 def statuses() -> set[str]:

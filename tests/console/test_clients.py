@@ -12,6 +12,7 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, User
 from licensing.licences import set_operator_status
 from licensing.models import Licence, Plan, Standing
+from releases.models import MicroApp
 from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.console.test_usage_and_money import use
@@ -167,7 +168,7 @@ def test_suspending_counts_at_once_and_is_written_down(
     assert signed_in.get("/v1/license/status").json()["status"] == "active"
     form = {"status": "suspended", "reason": "Not paid for months."}
     response = console.post(licence_page(organisation, "status"), form, follow=True)
-    assert "is suspended now" in response.content.decode()
+    assert "Acme is suspended." in response.content.decode()
     assert response.redirect_chain[-1][0] == page(organisation)
     assert signed_in.get("/v1/license/status").json()["status"] == "suspended"
     event = AuditEvent.objects.get(action="licence:operator_set")
@@ -216,7 +217,12 @@ def test_taking_the_word_back_lets_billing_count_again(console: Browser, world: 
     assert AuditEvent.objects.get(action="licence:operator_cleared").reason == "Paid."
 
 
+def apps(*slugs: str) -> None:
+    MicroApp.objects.bulk_create(MicroApp(slug=each, created_at=timezone.now()) for each in slugs)
+
+
 def test_plan_and_entitlements_change_by_the_rule(console: Browser, organisation: Client) -> None:
+    apps("reports", "archive")
     larger = Plan.objects.create(name="Larger", entitlements=["forms"])
     form = {"plan": larger.pk, "entitlements": "reports, archive,reports", "reason": "Ordered."}
     console.post(licence_page(organisation, "terms"), form)
@@ -248,6 +254,7 @@ def test_terms_that_cannot_be_are_refused(
 def test_terms_that_a_colleague_has_changed_meanwhile_are_kept_or_shown(
     console: Browser, organisation: Client, plan: Plan
 ) -> None:
+    apps("forms", "mail")
     address = licence_page(organisation, "terms")
     larger = Plan.objects.create(name="Larger")
     shown = {"initial-plan": plan.pk, "initial-entitlements": "", "reason": "Ordered."}

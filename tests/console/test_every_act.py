@@ -99,8 +99,9 @@ def filled(field: forms.Field, name: str, *, now: datetime) -> Any:
 # What a form needs that its fields do not tell, by model and act.
 SAID: dict[str, Callable[[Any], dict[str, Any]]] = {
     "licence_customer": lambda licence: {"stripe_customer_id": "cus_NffrFeUfNV2Hib"},
-    "plan_add": lambda plan: {"cached_input_percent": "10"},
-    "plan_terms": lambda plan: {"cached_input_percent": "10"},
+    "licence_terms": lambda licence: {"entitlements": "notes"},
+    "plan_add": lambda plan: {"cached_input_percent": "10", "entitlements": "notes"},
+    "plan_terms": lambda plan: {"cached_input_percent": "10", "entitlements": "notes"},
     "provider_add": lambda provider: {"base_url": "https://fourth.test"},
     "provider_terms": lambda provider: {"base_url": provider.base_url},
     "route_way": lambda route: {"provider_name": route.provider_name},
@@ -134,7 +135,7 @@ def arranged(world: World, by: Actor, now: datetime) -> None:
     _steered(now)
     provider = Provider.objects.get()
     for name in ("learned", "set"):
-        model = LanguageModel.objects.create(name=name, provider_name=name)
+        model = LanguageModel.objects.create(name=name, provider_name=name, is_on=name == "set")
         Route.objects.create(
             model=model,
             provider=provider,

@@ -12,7 +12,8 @@ from licensing.models import Licence, Standing
 from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.console.test_roles import operator_with
-from usage.models import Refusal
+from usage.models import MonthlyUsage, Refusal
+from usage.periods import Period
 from usage.stops import stop_model_calls
 
 pytestmark = pytest.mark.django_db
@@ -110,3 +111,13 @@ def test_a_refusal_is_found_by_its_request_and_leads_to_its_person(
         .result_count
         == 1
     )
+
+
+def test_a_cap_that_is_nearly_used_up_warns(console: Browser, world: World, now: datetime) -> None:
+    before = text_of(console, page(world.person, "explain")).count("icon-triangle amber")
+    month = MonthlyUsage.objects.get(user=world.person, period=Period.of(now).month)
+    month.output_used = 95_000
+    month.save()
+    text = text_of(console, page(world.person, "explain"))
+    assert text.count("icon-triangle amber") == before + 1
+    assert "A call now is admitted" in text

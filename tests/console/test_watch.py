@@ -161,7 +161,7 @@ def test_a_queue_that_lags_and_jobs_that_failed_for_good(now: datetime) -> None:
     queued("todo", now - 9 * MINUTE)
     queued("failed", now - HOUR)
     assert watch(now=now) == ["failed jobs", "queue"]
-    assert subjects() == ["Queued work waits", "Queued work has failed for good"]
+    assert subjects() == ["Queued work waits", "1 background job failed"]
 
 
 def test_audit_events_that_wait_for_the_syslog_server_are_told_where_there_is_one(

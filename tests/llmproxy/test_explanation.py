@@ -10,6 +10,7 @@ from django.core.cache import cache
 from django.db import connection
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
@@ -25,6 +26,7 @@ from llmproxy.dialects.protocol import RouteKey
 from llmproxy.keys.personal_keys import end_key, make_key
 from llmproxy.models import LanguageModel, PersonalKey, Provider, Route
 from llmproxy.requests.chat import parse
+from tests.conftest import Browser
 from tests.llmproxy.calling import admit
 from usage import refusal_log
 from usage.models import Budget, KeyMonth, MonthlyUsage, Refusal
@@ -269,3 +271,21 @@ def test_a_dry_run_does_not_try_a_route_that_has_failed(scene: Scene) -> None:
 
 def _again(scene: Scene) -> User:
     return User.objects.get(pk=scene.user.pk)
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_the_page_says_the_answer_and_marks_the_rule(
+    scene: Scene, console: Browser, name: str
+) -> None:
+    _, code, change = REFUSALS[name]
+    with override_settings(RATE_LIMITS={"llm.user": "1/m"} if name == "rate limit" else {}):
+        change(scene)
+        key = scene.key.pk if scene.key else ""
+        page = reverse("admin:accounts_user_explain", args=[scene.user.pk])
+        answer = console.get(f"{page}?model={MODEL}&key={key}")
+    if name in {"no client", "key ended"}:
+        # There is nobody to explain, or no key to choose.
+        return
+    text = " ".join(answer.content.decode().split())
+    assert f" {code}</code>" in text
+    assert text.count('<li class="fails">') == 1

@@ -15,6 +15,7 @@ from accounts.models import User
 from accounts.people.erasure import erase_user
 from accounts.sessions.revocation import revoke_all
 from accounts.sessions.sign_in import TokenPair
+from config import serving
 from config.api.problems import InvalidRequest, NotFound, Problem, ProviderTimeout, RefusedUntil
 from config.middleware.request_log import Refused
 from licensing.licences import set_operator_status
@@ -244,3 +245,10 @@ def test_a_limit_names_itself_before_there_is_a_person(api: APIClient, db: None)
     refusal_log.flush()
     row = Refusal.objects.get(code="rate_limited")
     assert (row.address, row.numbers) == ("127.0.0.1", {"limit": "auth.ip"})
+
+
+@pytest.mark.django_db
+def test_what_waits_is_written_as_its_process_ends(user: User, now: datetime) -> None:
+    refused(too_many(now), now=now, user=user.pk)
+    serving.run(serving.exits)
+    assert Refusal.objects.get().user == user

@@ -12,12 +12,16 @@ from django.utils import timezone
 
 from accounts.admin.fields import PersonField
 from accounts.audit import Actor
+from accounts.models import User
 from config.console.actions import Action, ReasonForm, Result, UtcDateTimeField
-from config.console.base import ConsoleAdmin
+from config.console.base import ConsoleAdmin, uuid_in
 from config.console.columns import ChoiceFilter, moment, tokens, yes_no
+from licensing.models import Licence
+from usage.limits import PlanCaps
 from usage.models import Override
 from usage.overrides import Allowance, end_override, grant_extra, grant_override
 from usage.periods import Period
+from usage.summaries import summary
 
 
 class OverrideForm(ReasonForm):
@@ -58,6 +62,13 @@ class GrantOverride(Action):
         ends_at = Period.of(timezone.now()).next_month if on_top else None
         return {"user": by.GET.get("user"), "on_top": on_top, "ends_at": ends_at}
 
+    def form(self, target: None, data: Any, *, by: HttpRequest) -> OverrideForm:
+        form = OverrideForm(data, initial=self.initial(target, by=by))
+        person = User.objects.filter(pk__in=filter(None, [uuid_in(form.initial["user"])])).first()
+        if person and (licence := Licence.objects.filter(client__users=person).first()):
+            form.fields["user"].help_text = _standing(person, licence)
+        return form
+
     def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
         numbers = ("monthly_input_tokens", "monthly_output_tokens", "daily_tokens")
         override = (grant_extra if given["on_top"] else grant_override)(
@@ -88,6 +99,18 @@ class EndOverride(Action):
     def do(self, target: Override, **given: Any) -> Result:
         end_override(override_id=target.pk, **given)
         return Result(f"The {_kind(target)} for {target.user} has ended.", target)
+
+
+def _standing(person: User, licence: Licence) -> str:
+    """What a person has used of the caps that count for them now."""
+    month = summary(user_id=person.pk, plan=PlanCaps.of(licence.plan), now=timezone.now())
+    shares = (("input", month.input), ("output", month.output), ("today", month.day))
+    of = [f"{name} {each.used:,} of {_cap(each.cap)}" for name, each in shares]
+    return f"Used now, and the caps that count: {'; '.join(of)}."
+
+
+def _cap(cap: int | None) -> str:
+    return "no cap" if cap is None else f"{cap:,}"
 
 
 def _kind(override: Override) -> str:

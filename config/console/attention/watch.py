@@ -23,7 +23,7 @@ from config.console.attention.finding import STILL_AFTER
 from config.console.attention.kinds import Item
 from config.db.advisory_locks import alone
 from config.db.connections import database_now, release_connection
-from config.jobs.mail import Refused, deliver, queue_for_operators
+from config.jobs.mail import Refused, deliver, for_operators, queue_for_operators
 
 log = logging.getLogger(__name__)
 
@@ -70,11 +70,8 @@ def _raise(item: Item, *, by_hand: bool, now: datetime) -> None:
     (subject, text), page = item.mail(), reverse("admin:index")
     if by_hand and settings.OPERATOR_EMAILS:
         with suppress(Refused):
-            deliver(
-                to=settings.OPERATOR_EMAILS,
-                subject=subject,
-                text=f"{text}\n\n{settings.BASE_URL}{page}\n",
-            )
+            mail = for_operators(subject=subject, text=text, path=page)
+            deliver(to=settings.OPERATOR_EMAILS, **mail._asdict())
     with transaction.atomic():
         after = {"says": subject}
         record(RAISED, item.name, by=WATCH, now=now, target_id=item.name, after=after)

@@ -79,7 +79,7 @@ def test_another_email_has_a_reason_and_the_one_before_is_told(
     assert mail["to"] == ["ada@acme.test"]
     for text in (mail["text"], mail["html"]):
         assert f"{now:%H:%M} UTC" in text
-        assert "tell your administrator at once" in text
+        assert "Tell your administrator at once" in text
     assert "evil" not in str(mail)
 
 

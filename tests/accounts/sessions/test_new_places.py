@@ -68,7 +68,7 @@ def test_the_person_is_told_of_another_device_elsewhere(
         assert str(device.address) in body
         assert (device.fingerprint or "it gives no name") in body
         assert at.strftime("%H:%M UTC") in body
-        assert "change your password" in " ".join(body.split())
+        assert "Change your password" in " ".join(body.split())
     enter(user, device, at)
     assert len(mails()) == 1
 

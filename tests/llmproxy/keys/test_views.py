@@ -59,7 +59,7 @@ class TestMaking:
         assert job.args["to"] == [user.email]
         assert job.args["subject"] == "A personal key was made"
         said = str(job.args)
-        assert "change your password" in said.replace("\\n", " ")
+        assert "Change your password" in said.replace("\\n", " ")
         assert text not in said
         assert "Editor" not in said
 

@@ -1,0 +1,57 @@
+"""The reach of an action beyond its own app: whom it would affect, in numbers, and what it has really done."""
+
+from datetime import datetime, timedelta
+
+from accounts.models import Session, User
+from config.console.tables import Column, Row, Table
+from licensing.models import Licence, Standing
+from llmproxy.models import PersonalKey
+from usage.models import RunningCall
+
+LATELY = timedelta(hours=1)
+SUSPENSION = "licensing.licence_status"
+
+
+def affected(right: str, row: object, *, now: datetime) -> Table | None:
+    """Whom an action would affect; None for one whose effects are all told by its sentences."""
+    if right != SUSPENSION or not isinstance(row, Licence):
+        return None
+    people = User.objects.filter(client=row.client_id, erased_at=None, is_active=True)
+    sessions = Session.objects.filter(user__client=row.client_id).live(at=now)
+    active = sessions.filter(last_used_at__gt=now - LATELY).values("user").distinct().count()
+    keys = PersonalKey.objects.filter(user__client=row.client_id, ended_at=None, expires_at__gt=now)
+    numbers = (
+        ("People", people.count(), f"{active} active in the last hour"),
+        ("Running calls", _running(row), "are ended and charged so far"),
+        ("Personal keys", keys.count(), "refused, not deleted"),
+        ("Apps", len(row.all_entitlements), "refused until reactivated"),
+        ("Sessions", sessions.count(), "stay signed in"),
+    )
+    columns = (Column("Affected"), Column("Number", kind="number"), Column("A suspension means"))
+    return Table(columns, [Row(cells) for cells in numbers])
+
+
+def aftermath(right: str, row: object) -> str:
+    """What an action has done, in a sentence; "" where its own message says all."""
+    if right != SUSPENSION or not isinstance(row, Licence):
+        return ""
+    row.refresh_from_db()
+    if row.status != Standing.SUSPENDED:
+        return ""
+    people = User.objects.filter(client=row.client_id, erased_at=None, is_active=True).count()
+    calls = _running(row)
+    ending = (
+        f" {_number(calls, 'running call ends', 'running calls end')} within 15 seconds."
+        if calls
+        else ""
+    )
+    cannot = _number(people, "person cannot", "people cannot")
+    return f"{cannot} call models until you reactivate the client.{ending}"
+
+
+def _running(licence: Licence) -> int:
+    return RunningCall.objects.filter(client_id=licence.client_id).count()
+
+
+def _number(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
