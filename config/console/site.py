@@ -24,7 +24,7 @@ from config.console.attention.listing import counts
 from config.console.front.page import at_a_glance
 from config.console.impact import affected, aftermath
 from config.console.list_filters import RestrictedAdmin
-from config.console.navigation import Count, navigation
+from config.console.navigation import Count, Navigation, navigation
 from config.console.search import search
 from config.console.signing_in import OperatorSignIn, OwnPassword
 from config.middleware.request_id import current
@@ -68,8 +68,9 @@ class ConsoleSite(AdminSite):
         super().register(model_or_iterable, page, **options)
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
-        shown = navigation(self, request, self.counts(request))
-        return {**super().each_context(request), "navigation": shown}
+        # Before the second factor an operator sees nothing of the console.
+        known = navigation(self, request, self.counts(request)) if gate.is_proved(request) else None
+        return {**super().each_context(request), "navigation": known or Navigation([])}
 
     def counts(self, request: HttpRequest) -> Mapping[str, Count]:
         """What needs attention, by entry of the sidebar: as of now on the front page, elsewhere as last looked at."""
