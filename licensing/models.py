@@ -242,6 +242,7 @@ class Brake(models.Model):
     ended_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        verbose_name = "held suspension"
         ordering = ("-noticed_at", "-id")
         constraints = (
             models.UniqueConstraint(

@@ -51,4 +51,5 @@ class ResetFactor(OperatorAction):
 
     def do(self, target: User, **given: Any) -> Result:
         reset(user_id=target.pk, **given)
-        return Result(f"{target} has no second factor any more.", target)
+        follows = "They sign in with their password and a set-up code that you make for them."
+        return Result(f"The second factor of {target} is reset.", target, follows)

@@ -34,27 +34,27 @@ LINK = f"They get a mail with a link to set a password; it works once, and for {
 
 
 def joined(user: User, *, now: datetime) -> str:
-    """How far a person has come with joining, in a few words."""
+    """A person's status in a few words: active, or how far they have come with joining."""
     if user.erased_at is not None:
         return "erased"
     if not user.is_active:
         return "disabled"
     if user.has_usable_password():
-        return "yes"
+        return "active"
     if user.invited_at is None:
         return "not invited"
     ends = user.invited_at + LIFETIMES[PasswordLink.Kind.INVITATION]
     if ends <= now:
         return "invitation ran out"
-    return f"invited, until {ends:%Y-%m-%d %H:%M} UTC"
+    return f"invited, until {ends:%d %b, %H:%M} UTC"
 
 
 class JoinedFilter(ChoiceFilter):
     """Filters people by their progress in joining; erased people are listed only by the choice *erased*."""
 
-    title, parameter_name = "joined", "joined"
+    title, parameter_name = "status", "joined"
     choices_of = (
-        ("yes", "has a password"),
+        ("yes", "active"),
         ("waiting", "invited, not accepted"),
         ("over", "invitation ran out"),
         ("never", "not invited"),
@@ -130,10 +130,9 @@ class InvitePeople(ClientPeopleAction):
 
     def do(self, target: Client, *, emails: Any, **given: Any) -> Result:
         done = invite(named=emails_in(emails), client=target, **given)
-        left = f"; {done.left} were here already and got none" if done.left else ""
-        return Result(
-            f"Invitations on their way: {done.invited}; people added: {done.added}{left}.", target
-        )
+        left = f" {done.left} were here already and got none." if done.left else ""
+        said = f"Invitations on their way: {done.invited}."
+        return Result(said, target, f"People added: {done.added}.{left}")
 
 
 class InviteAgain(PersonAction, BulkAction):
@@ -198,8 +197,8 @@ class ImportPeople(ClientPeopleAction):
             done = import_people(
                 text=given["text"], client=target, invited=given["invited"], by=by, now=now
             )
-            said = f"People added: {done.added}; invitations on their way: {done.invited}"
-            return Result(f"{said}; left as they were: {done.left}.", target)
+            more = f"Invitations on their way: {done.invited}; left as they were: {done.left}."
+            return Result(f"People added: {done.added}.", target, more)
         return _foreseen(read(given["file"].read()), target, invited=given["invited"])
 
 

@@ -24,8 +24,8 @@ from config.console.columns import ChoiceFilter, moment, yes_no
 def role_names(operator: User) -> str:
     """The roles of an operator; rights from before there were roles are named as what they are."""
     if not operator.is_staff:
-        return "none: no operator"
-    return ", ".join(sorted(operator.roles)) or "none: single rights from before roles"
+        return ""
+    return ", ".join(sorted(operator.roles)) or "single rights from before roles"
 
 
 class RolesForm(ReasonForm):
@@ -82,7 +82,9 @@ class MakeOperator(OperatorAction):
 
     def do(self, target: User, **given: Any) -> Result:
         make_operator(user_id=target.pk, **given)
-        return Result(f"{target} is an operator.", target)
+        roles = role_names(User.objects.get(pk=target.pk))
+        said = f"{target} is an operator with the roles {roles}."
+        return Result(said, target, undo=(target, "dismiss"))
 
 
 class ChangeRoles(OperatorAction):
@@ -102,13 +104,14 @@ class ChangeRoles(OperatorAction):
 
     def do(self, target: User, **given: Any) -> Result:
         change_roles(user_id=target.pk, **given)
-        changed = User.objects.get(pk=target.pk)
-        return Result(f"Roles of {target}: {role_names(changed)}.", target)
+        roles = role_names(User.objects.get(pk=target.pk))
+        word = "roles" if "," in roles else "role"
+        return Result(f"{target} now has the {word} {roles}.", target)
 
 
 class DismissOperator(OperatorAction):
     name = "dismiss"
-    label = "Revoke operator rights"
+    label = "Remove operator access"
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
         return target.is_staff and super().available(target, by=by)
@@ -118,7 +121,7 @@ class DismissOperator(OperatorAction):
 
     def do(self, target: User, **given: Any) -> Result:
         dismiss_operator(user_id=target.pk, **given)
-        return Result(f"{target} is no operator any more.", target)
+        return Result(f"{target} is no operator any more.", target, "They cannot open the console.")
 
 
 class RoleFilter(ChoiceFilter):

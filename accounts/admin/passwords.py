@@ -21,7 +21,7 @@ HOURS = int(LIFETIMES[PasswordLink.Kind.ONE_TIME].total_seconds() // 3600)
 
 class SendReset(PersonAction):
     name = "reset"
-    label = "Send reset link"
+    label = "Send reset mail"
     form_class = forms.Form
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
@@ -35,7 +35,8 @@ class SendReset(PersonAction):
 
     def do(self, target: User, **given: Any) -> Result:
         request_link(user_id=target.pk, kind=PasswordLink.Kind.RESET, **given)
-        return Result(f"A reset link for {target} is on its way.", target)
+        follows = f"Its link works once, for {MINUTES} minutes."
+        return Result(f"A reset mail to {target} is on its way.", target, follows)
 
 
 class SetOneTimePassword(PersonAction):

@@ -19,8 +19,8 @@ class RevokeAll(PersonAction, BulkAction):
     """The kill switch: ends every session at once."""
 
     name = "revoke"
-    label = "Revoke all sessions"
-    message = "All tokens {whose} are revoked; sessions ended: {number}."
+    label = "End all sessions"
+    message = "All sessions {whose} are ended: {number}."
     destructive = True
 
     def effects(self, target: User | None) -> Iterable[str]:
@@ -64,7 +64,8 @@ class Enable(PersonAction):
 
     def do(self, target: User, **given: Any) -> Result:
         enable(user_id=target.pk, **given)
-        return Result(f"{target} is enabled.", target)
+        follows = "They can sign in with the password they had."
+        return Result(f"{target} is enabled.", target, follows)
 
 
 class PersonForm(forms.Form):
@@ -74,7 +75,7 @@ class PersonForm(forms.Form):
 
 class AddPerson(Action):
     name = "add"
-    label = "Add user"
+    label = "Add person"
     permission = "add"
     form_class = PersonForm
 
@@ -86,4 +87,5 @@ class AddPerson(Action):
 
     def do(self, target: None, **given: Any) -> Result:
         user = add_user(**given)
-        return Result(f"{user} has been added and has no password yet.", user)
+        follows = "They have no password yet: send an invitation, or set a one-time password."
+        return Result(f"{user} is added.", user, follows)

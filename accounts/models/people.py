@@ -109,6 +109,7 @@ class User(AbstractBaseUser, PermissionsMixin):
     objects: ClassVar[UserManager] = UserManager()
 
     class Meta:
+        verbose_name, verbose_name_plural = "person", "people"
         ordering = ("email",)
         indexes = (
             models.Index(

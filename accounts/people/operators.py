@@ -32,5 +32,5 @@ def record_refused_sign_in(email: str, request: HttpRequest, *, now: datetime) -
     so that the time reveals nothing; rate limits bound their number.
     """
     meant = User.objects.filter(email=email[:254]).first()
-    by = Actor(name="a stranger", address=address_of(request), request_id=current())
+    by = Actor(name="unknown caller", address=address_of(request), request_id=current())
     record("operator:sign_in_refused", meant or "", by=by, now=now)

@@ -23,7 +23,7 @@ from config.api.constraints import refused_as
 from config.api.problems import Fault, InvalidRequest
 from config.db.connections import release_connection
 
-EMAIL_TAKEN = Fault("/email", "unique", "There is already a user with this email.")
+EMAIL_TAKEN = Fault("/email", "unique", "This email is taken.")
 NOT_AN_EMAIL = Fault("/email", "invalid", "This is not an email address.")
 SAME_CLIENT = Fault("/client", "unchanged", "The person already belongs to this client.")
 

@@ -40,6 +40,6 @@ def record_refusal(*, email: str, address: str | None, request_id: str, at: date
         near = {"at__gt": at - ONE_IN, "at__lt": at + ONE_IN}
         if AuditEvent.objects.filter(action=ACTION, target_id=str(user.pk), **near).exists():
             return False
-        stranger = Actor(name="a stranger", address=address, request_id=request_id)
+        stranger = Actor(name="unknown caller", address=address, request_id=request_id)
         record(ACTION, user, by=stranger, now=at)
     return True

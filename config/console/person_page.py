@@ -107,7 +107,7 @@ class PersonAdmin(ConsoleAdmin):
     uuid_fields = ("id", "client_id")
     fields = ("id",)
 
-    @admin.display(description="joined")
+    @admin.display(description="status")
     def joined(self, user: User) -> str:
         return joined(user, now=timezone.now())
 

@@ -44,7 +44,7 @@ class SetStatus(Action):
     """Sets the operator's decision on a licence, which takes precedence over billing."""
 
     name = "status"
-    label = "Change status"
+    label = "Change licence status"
     form_class = StatusForm
 
     def effects(self, target: Licence) -> Iterable[str]:
@@ -94,7 +94,7 @@ class SetTerms(Action):
     """Sets the plan, and the entitlements beyond it."""
 
     name = "terms"
-    label = "Change plan or entitlements"
+    label = "Change plan or apps"
     form_class = TermsForm
 
     def effects(self, target: Licence) -> Iterable[str]:
@@ -130,7 +130,7 @@ class SetCustomer(Action):
     """Sets the customer who pays for a licence."""
 
     name = "customer"
-    label = "Change who pays"
+    label = "Link Stripe customer"
     form_class = CustomerForm
 
     def effects(self, target: Licence) -> Iterable[str]:
@@ -142,8 +142,8 @@ class SetCustomer(Action):
 
     def do(self, target: Licence, *, stripe_customer_id: str, **given: Any) -> Result:
         licence = set_customer(licence_id=target.pk, customer_id=stripe_customer_id, **given)
-        payer = licence.stripe_customer_id or "Nobody"
-        return Result(f"{payer} pays for {licence.client}.", licence.client)
+        payer = licence.stripe_customer_id or "No Stripe customer"
+        return Result(f"{payer} is linked to {licence.client}.", licence.client)
 
 
 def _named(slugs: list[str]) -> str:

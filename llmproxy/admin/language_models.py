@@ -27,7 +27,7 @@ from llmproxy.models import PROMPTS_HOLD, LanguageModel
 from usage.models import RunningCall, UsageRecord
 
 DAY = timedelta(days=1)
-UNPRICED = "It has no prices, and its calls count for no budget, until update_prices or an operator sets them."
+UNPRICED = "No price yet: its calls do not count towards budgets."
 
 
 class OfferForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -196,5 +196,5 @@ class LanguageModelAdmin(ConsoleAdmin):
             )
             for route in model.routes.select_related("provider")
         ]
-        line = '<a href="{}">{}</a> as {}; prompts counted by {}'
+        line = '<a href="{}">{}</a> as {}; token estimate {}'
         return format_html_join(SafeString("<br>"), line, routes)

@@ -40,7 +40,7 @@ class SetPrices(Action):
     form_class = PricesForm
 
     def effects(self, target: Route) -> Iterable[str]:
-        yield "They count for calls that start from now on, and update_prices leaves them until they are freed."
+        yield "New calls use these prices. Automatic updates skip this route until you return to published prices."
 
     def initial(self, target: Route, *, by: HttpRequest) -> dict[str, Any]:
         prices = zip(FIELDS, prices_of(target), strict=True)
@@ -54,7 +54,7 @@ class SetPrices(Action):
 
 class FreePrices(Action):
     name = "published_prices"
-    label = "Free prices"
+    label = "Return to published prices"
 
     def available(self, target: Route, *, by: HttpRequest) -> bool:
         return target.prices_are_set
@@ -64,7 +64,7 @@ class FreePrices(Action):
 
     def do(self, target: Route, **given: Any) -> Result:
         route = free_prices(route_id=target.pk, **given)
-        return Result(f"update_prices may change the prices of {route} again.", route)
+        return Result(f"{route} follows published prices again.", route)
 
 
 def priced_at(route: Route) -> str:

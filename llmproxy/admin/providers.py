@@ -72,7 +72,7 @@ class AddProvider(Action):
     def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
         key = given.pop("api_key")
         provider = add_provider(terms=ProviderTerms(**given), key=key, by=by, now=now)
-        return Result(f"{provider} has been added. Give models a route to it.", provider)
+        return Result(f"{provider} is added.", provider, "Give models a route to it.")
 
 
 class ChangeProvider(Action):
@@ -173,7 +173,7 @@ class ProviderAdmin(ConsoleAdmin):
             return settings.LLM_PROVIDER
         return provider.get_dialect_display()
 
-    @admin.display(description="members")
+    @admin.display(description="extra request fields")
     def member_names(self, provider: Provider) -> str:
         label = Provider.Members(members_of(provider)).label
         return f"{label} (LLM_MEMBERS)" if provider.name == Provider.DEFAULT else label
@@ -201,8 +201,8 @@ class ProviderAdmin(ConsoleAdmin):
         found = health_of([provider.name], now=timezone.now())[provider.name]
         said = [f"{found.answered:,} answered, {found.failed:,} failed"]
         said += [
-            f"{model} is not asked for {each.seconds} s"
-            + (" as it wished" if each.is_asked else "")
+            f"{model} is paused for {each.seconds} s"
+            + (" at its own request" if each.is_asked else "")
             for model, each in found.cooling.items()
         ]
         return "; ".join(said)

@@ -62,14 +62,14 @@ class FreeFactor(Action):
 
     def do(self, target: Route, *, by: Actor, **given: Any) -> Result:
         route = free_factor(route_id=target.pk, by=by, **given)
-        return Result(f"Nights learn the factor of {route} again.", route)
+        return Result(f"The token factor of {route} is learned automatically again.", route)
 
 
 def counted_by(route: Route) -> str:
     """How a route counts prompts, for operators."""
     if route.tokenizer != Route.Tokenizer.FACTOR:
         return route.get_tokenizer_display()
-    by = "set by an operator" if route.factor_is_set else "learned by nights"
+    by = "set by an operator" if route.factor_is_set else "learned"
     return f"{route.get_tokenizer_display()} of {route.token_factor}, {by}"
 
 
@@ -104,7 +104,7 @@ class AddRoute(Action):
 
     def effects(self, target: None) -> Iterable[str]:
         yield "Calls take a model's routes in their order, the next one where a provider fails before it answers."
-        yield "It has no prices, and its calls count for no budget, until update_prices or an operator sets them."
+        yield "No price yet: its calls do not count towards budgets."
 
     def form(self, target: None, data: Any, *, by: HttpRequest) -> NewWayForm:
         return NewWayForm(data)
@@ -112,7 +112,9 @@ class AddRoute(Action):
     def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
         model, provider = given.pop("model"), given.pop("provider")
         route = add_route(model=model, provider=provider, terms=RouteTerms(**given), by=by, now=now)
-        return Result(f"{route} has been added. Try it.", route)
+        return Result(
+            f"{route} is added.", route, "Try it before calls take it.", undo=(route, "try")
+        )
 
 
 class ChangeRoute(Action):
@@ -194,11 +196,11 @@ class RouteAdmin(ConsoleAdmin):
     fields = ("model", "provider", "provider_name", "order", "surface_names", "counted", "prices")
     readonly_fields = ("surface_names", "counted", "prices")
 
-    @admin.display(description="surfaces")
+    @admin.display(description="endpoints")
     def surface_names(self, route: Route) -> str:
-        return ", ".join(route.surfaces) or "all of the dialect"
+        return ", ".join(route.surfaces) or "all this API has"
 
-    @admin.display(description="prompts counted by", ordering="token_factor")
+    @admin.display(description="token estimate", ordering="token_factor")
     def counted(self, route: Route) -> str:
         return counted_by(route)
 

@@ -136,7 +136,7 @@ def test_graces_decisions_and_overrides_that_end_soon_are_told(
 ) -> None:
     item = one(now, "licence")
     assert str(item).startswith("Acme is in its grace period until ")
-    assert act(item, now=now) == "Change status"
+    assert act(item, now=now) == "Change licence status"
     set_operator_status(
         licence_id=world.client.licence.pk, status=Standing.ACTIVE, grace_until=None,
         ends_at=now + timedelta(days=2), reason="x", by=by, now=now,
@@ -229,7 +229,7 @@ def test_the_reuse_of_a_token_is_told_for_a_day(world: World, act: Any, now: dat
     record("session:token_reused", world.person.email, by=by, now=now, target_id=session.pk)
     item = one(now, "reuse")
     assert str(item).startswith(f"A replaced token of {world.person} was presented again")
-    assert (item.since, act(item, now=now)) == (now, "Revoke all sessions")
+    assert (item.since, act(item, now=now)) == (now, "End all sessions")
     assert told(now + timedelta(days=2), "reuse") == []
 
 

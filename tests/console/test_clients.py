@@ -331,7 +331,7 @@ def test_an_operator_who_may_only_look_is_offered_nothing_and_can_do_nothing(
     from_afar.user_permissions.set(Permission.objects.filter(codename__in=rights))
     stranger.force_login(from_afar)
     text = words(stranger, page(organisation))
-    assert "Change status" not in text
+    assert "Change licence status" not in text
     assert "Rename" not in text
     for act in ("status", "terms"):
         assert stranger.get(licence_page(organisation, act)).status_code == 403

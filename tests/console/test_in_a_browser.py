@@ -65,14 +65,14 @@ def test_a_licence_is_put_into_grace_with_a_few_clicks(
     with desk(base_url, operator) as page:
         page.get_by_role("link", name="Clients").first.click()
         page.get_by_role("link", name="Borealis").click()
-        page.get_by_role("link", name="Change status").click()
+        page.get_by_role("link", name="Change licence status").click()
         page.get_by_label("Grace: everything works").check()
         page.get_by_label("Grace ends (UTC)").fill("2100-03-01T20:00")
         expect(page.locator("#id_grace_until + .local-time")).to_have_text(
             "2100-03-02 01:30 Asia/Calcutta"
         )
         page.get_by_label("Reason").fill("Agreed by phone.")
-        page.get_by_role("button", name="Change status").click()
+        page.get_by_role("button", name="Change licence status").click()
         expect(page.locator(".messagelist")).to_contain_text("is grace now")
         shown = page.locator("p.licence time").first
         expect(shown).to_have_text("2100-03-01 20:00:00 UTC")
@@ -93,7 +93,7 @@ def test_several_people_are_chosen_and_revoked(base_url: str, operator: User, wo
         expect(page.get_by_role("heading", name="2 chosen")).to_be_visible()
         expect(page.locator(".effects")).to_contain_text("within 15 seconds")
         page.get_by_label("Reason").fill("Laptops lost.")
-        page.get_by_role("button", name="Revoke all sessions").click()
+        page.get_by_role("button", name="End all sessions").click()
         expect(page.locator(".messagelist")).to_contain_text("sessions ended: 2")
     assert Session.objects.filter(ended_at=None).count() == 1
 
@@ -150,7 +150,7 @@ def test_the_console_works_without_scripts(base_url: str, operator: User, world:
     with desk(base_url, operator, java_script_enabled=False) as page:
         page.goto(reverse("admin:accounts_user_revoke", args=[world.person.pk]))
         page.get_by_label("Reason").fill("Laptop lost.")
-        page.get_by_role("button", name="Revoke all sessions").click()
+        page.get_by_role("button", name="End all sessions").click()
         expect(page.locator(".messagelist")).to_contain_text("sessions ended: 1")
         expect(page.locator("time").first).to_contain_text("UTC")
 

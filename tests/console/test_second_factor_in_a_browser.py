@@ -39,7 +39,7 @@ AUTHENTICATOR = {
     "automaticPresenceSimulation": True,
 }
 
-ENDS_ALL = "Revoke all sessions"
+ENDS_ALL = "End all sessions"
 
 
 @pytest.fixture

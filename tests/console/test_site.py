@@ -78,7 +78,11 @@ def test_refusals_look_alike_and_give_no_session(
     assert {event.action for event in events} == {"operator:sign_in_refused"}
     assert [event.target for event in events] == ["", operator.email, user.email, disabled.email]
     for event in events:
-        assert (event.actor, event.actor_id, event.address) == ("a stranger", None, Browser.address)
+        assert (event.actor, event.actor_id, event.address) == (
+            "unknown caller",
+            None,
+            Browser.address,
+        )
 
 
 def test_the_text_typed_for_an_email_is_not_kept_as_it_may_be_a_password(

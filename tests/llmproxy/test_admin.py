@@ -33,8 +33,13 @@ def test_a_model_is_added_for_some_plans_and_switched_off(
     assert 'value="large-2026"' in console.get(address).content.decode()
     console.post(address, {**FORM, "is_on": ""})
     model.refresh_from_db()
+    # Switched by an action of its own, with a reason.
+    assert model.is_on
+    off = reverse("admin:llmproxy_languagemodel_off", args=[model.pk])
+    console.post(off, {"reason": "Dear."})
+    model.refresh_from_db()
     assert (model.is_on, list(model.plans.all())) == (False, [])
-    assert AuditEvent.objects.filter(action="language_model:changed").count() == 1
+    assert AuditEvent.objects.filter(action="language_model:changed").count() == 2
 
 
 @pytest.mark.parametrize(
@@ -80,13 +85,15 @@ def test_a_model_without_prices_is_named_where_models_are_changed(console: Brows
         return words in console.get(address).content.decode()
 
     listed = reverse("admin:llmproxy_languagemodel_changelist")
-    assert warns(reverse("admin:llmproxy_languagemodel_add"), "count for no budget")
+    assert warns(
+        reverse("admin:llmproxy_languagemodel_add"), "its calls do not count towards budgets"
+    )
     console.post(reverse("admin:llmproxy_languagemodel_add"), FORM)
     change = reverse("admin:llmproxy_languagemodel_offer", args=[LanguageModel.objects.get().pk])
-    assert warns(change, "its calls count for no budget")
+    assert warns(change, "its calls do not count towards budgets")
     assert warns(listed, "models without prices: large, ")
     Route.objects.update(input_price=1, output_price=2)
-    assert not warns(change, "its calls count for no budget")
+    assert not warns(change, "its calls do not count towards budgets")
     assert not warns(listed, "models without prices: large, ")
 
 
@@ -96,7 +103,7 @@ def test_a_models_page_leads_to_its_route_whose_factor_is_set_and_freed(console:
     page = reverse("admin:llmproxy_route_change", args=[route.pk])
     shown = console.get(reverse("admin:llmproxy_languagemodel_change", args=[model.pk]))
     assert page in shown.content.decode()
-    assert "times a factor of 1.350, learned by nights" in shown.content.decode()
+    assert "times a factor of 1.350, learned" in shown.content.decode()
 
     console.post(f"{page.removesuffix('change/')}factor/", {"factor": "1.5", "reason": "measured"})
     assert "1.500, set by an operator" in console.get(page).content.decode()
@@ -105,7 +112,7 @@ def test_a_models_page_leads_to_its_route_whose_factor_is_set_and_freed(console:
     log = console.get(reverse("admin:accounts_auditevent_change", args=[event.pk]))
     assert page in log.content.decode()
     console.post(f"{page.removesuffix('change/')}learn/", {"reason": "enough reports"})
-    assert "1.500, learned by nights" in console.get(page).content.decode()
+    assert "1.500, learned" in console.get(page).content.decode()
 
 
 def test_a_route_with_its_models_tokenizer_offers_no_factor(console: Browser) -> None:
@@ -137,7 +144,7 @@ def test_a_providers_page_tells_its_health_and_spend(console: Browser, now: date
     readiness.note_failure(RouteKey("second", "theirs"), wait=60, now=now)
     shown = console.get(page).content.decode()
     assert "1 answered, 1 failed" in shown
-    assert re.search(r"theirs is not asked for \d+ s as it wished", shown)
+    assert re.search(r"theirs is paused for \d+ s at its own request", shown)
     assert "0 calls, $0.00" in shown
 
 

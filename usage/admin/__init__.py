@@ -1,4 +1,4 @@
-"""The operators' pages about the ledger, overrides, refusals and calls in flight."""
+"""The operators' pages about the ledger, overrides, refusals and running calls."""
 
 from usage.admin import calls, ledger, overrides, refusals
 

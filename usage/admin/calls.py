@@ -1,4 +1,4 @@
-"""The page of calls in flight, and the actions that end one call or stop all calls of a person."""
+"""The page of running calls, and the actions that end one call or stop all calls of a person."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -86,7 +86,7 @@ class EndCall(BulkAction):
 
 @admin.register(RunningCall)
 class RunningCallAdmin(ConsoleAdmin):
-    """The calls in flight; a call that has ended is no longer listed."""
+    """The running calls; a call that has ended is no longer listed."""
 
     row_actions = (EndCall(),)
     change_form_template = "admin/console/call.html"

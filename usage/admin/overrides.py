@@ -33,14 +33,14 @@ class OverrideForm(ReasonForm):
     )
     ends_at = UtcDateTimeField(label="Until (UTC)")
     on_top = forms.ChoiceField(
-        label="These numbers count",
+        label="Apply as",
         choices=(
-            ("", "instead of the plan's"),
-            ("yes", "on top, as an extra allowance for this month"),
+            ("", "replacement for the plan's limits"),
+            ("yes", "addition this month"),
         ),
         required=False,
         widget=forms.RadioSelect,
-        help_text="On top: until the end of this month at most.",
+        help_text="An addition ends with this month at the latest.",
     )
 
     field_order = ("user", "on_top")
@@ -54,8 +54,8 @@ class GrantOverride(Action):
 
     def effects(self, target: None) -> Iterable[str]:
         yield "The numbers count for this one person, from the next model call until their end."
-        yield "Instead of the plan's: an empty number is the plan's, 0 stops model calls; only the latest counts."
-        yield "On top: added to all other numbers, and several add up. The daily limit may have to grow as well."
+        yield "A replacement: an empty number is the plan's, 0 stops model calls; only the latest counts."
+        yield "An addition is added to all other numbers, and several add up. The daily limit may have to grow as well."
 
     def initial(self, target: None, *, by: HttpRequest) -> dict[str, Any]:
         on_top = "yes" if by.GET.get("on_top") == "yes" else ""
@@ -79,7 +79,8 @@ class GrantOverride(Action):
             by=by,
             now=now,
         )
-        return Result(f"The {_kind(override)} for {given['user']} is in force.", override)
+        said = f"The {_kind(override)} for {given['user']} is in force."
+        return Result(said, override, undo=(override, "end"))
 
 
 class EndOverride(Action):
@@ -133,7 +134,7 @@ class OverrideAdmin(ConsoleAdmin):
     add_action = GrantOverride()
     list_display = (
         "user",
-        yes_no("is_extra", "on top"),
+        yes_no("is_extra", "addition"),
         tokens("monthly_input_tokens"),
         tokens("monthly_output_tokens"),
         tokens("daily_tokens"),

@@ -43,8 +43,8 @@ class UsageRecord(models.Model):
 
     class End(models.TextChoices):
         DONE = "done", "done"
-        CLIENT_GONE = "client_gone", "the client left"
-        PROVIDER_FAILED = "provider_failed", "the provider failed"
+        CLIENT_GONE = "client_gone", "caller disconnected"
+        PROVIDER_FAILED = "provider_failed", "provider failed"
         TIMEOUT = "timeout", "timed out"
         STOPPED = "stopped", "stopped by an operator or a revocation"
         CRASHED = "crashed", "the worker died"
@@ -248,7 +248,7 @@ class RunningCallManager(models.Manager["RunningCall"]):
 
 
 class RunningCall(UsageRecord):
-    """An open record: a call in flight, or one whose process has died and that a worker will settle."""
+    """An open record: a running call, or one whose process has died and that a worker will settle."""
 
     objects = RunningCallManager()  # type: ignore[assignment, misc]
 

@@ -47,7 +47,7 @@ def test_a_refusal_is_an_event_of_the_account(user: User, now: datetime) -> None
     worked_off()
     (event,) = events()
     assert (event.target, event.target_id) == (user.email, str(user.pk))
-    assert (event.actor, event.actor_id) == ("a stranger", None)
+    assert (event.actor, event.actor_id) == ("unknown caller", None)
     assert (event.address, event.request_id) == (HERE.address, HERE.request_id)
     assert event.at == now
 
