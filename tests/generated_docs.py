@@ -13,10 +13,10 @@ from django.conf import settings
 from django.contrib import admin
 from django.urls import get_resolver
 from django.utils.module_loading import import_string
-from django.utils.text import capfirst
 
 from accounts.models import Role
 from config.api.problems import Problem
+from config.console.navigation import label_of
 from config.roles import ACTIONS, VIEWS
 from tests.tools.folders import ROOT
 
@@ -62,7 +62,7 @@ def role_rows() -> Iterator[list[str]]:
     for right, roles in VIEWS.items():
         model = apps.get_model(right)
         kind = "page" if model in has_page else "part of a page"
-        name = capfirst(model._meta.verbose_name_plural)
+        name = label_of(model._meta.label_lower)
         yield [right, kind, name, _roles(f"{roles} {Role.AUDITOR}"), ""]
     for right, (roles, proof) in ACTIONS.items():
         yield [right, "action", labels.get(right, "Export"), _roles(roles), proof]

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from django.contrib import admin
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.template.loader import render_to_string
@@ -30,7 +31,8 @@ from config.middleware.request_log import route_of
 CONTENT_TYPE = "application/problem+json"
 CHALLENGE = 'Bearer realm="shell"'
 TOKEN_REFUSED = frozenset({"invalid_access_token", "access_token_expired", "access_revoked"})
-PAGES = ("/admin/", "/account/")
+CONSOLE = "/admin/"
+PAGES = (CONSOLE, "/account/")
 MODEL_CALLS = "/v1/llm/"
 # Where SDKs ask that have another base address than that of model calls.
 ASTRAY = re.compile(
@@ -38,7 +40,7 @@ ASTRAY = re.compile(
 )
 # The addresses of Anthropic's SDKs, which read errors in a shape of their own.
 MESSAGES = ("/v1/llm/messages", "/v1/llm/v1/")
-# An error page loads nothing.
+# An error page outside of the console loads nothing.
 PAGE_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 OPENAI_TYPES: Mapping[int, str] = {
@@ -96,6 +98,9 @@ def answer(request: HttpRequest, problem: Problem) -> HttpResponse:
     """Renders a problem as a page for a browser on a page of ours, and as JSON for everyone else."""
     if not _on_a_page(request):
         return render(request, problem)
+    if request.path_info.startswith(CONSOLE):
+        console: Any = admin.site
+        return _with_headers(console.problem_page(request, problem), problem)
     page = render_to_string("problem.html", {"problem": problem, "request_id": id_of(request)})
     response = HttpResponse(page, status=problem.status)
     response["Content-Security-Policy"] = PAGE_POLICY

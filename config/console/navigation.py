@@ -1,69 +1,49 @@
 """The sidebar: the console's pages grouped by operators' work. Lists of one entry are the tabs of its page."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from django.apps import apps
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
+from django.utils.text import capfirst
 
-# Groups, their entries, and the pages of each: a model's list, or a named page and the right that opens it.
-GROUPS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
-    "": {"Overview": {"Overview": "index"}},
+# Groups, their entries, and the pages of each: lists of models, or other pages by name.
+GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
+    "": {"Overview": "index"},
     "Clients & people": {
-        "Clients": {
-            "Clients": "accounts.client",
-            "Licences": "licensing.licence",
-            "Plans": "licensing.plan",
-            "Held suspensions": "licensing.brake",
-        },
-        "People": {"People": "accounts.user"},
-        "Operators": {"Operators": "accounts.operator"},
+        "Clients": "accounts.client licensing.licence licensing.plan licensing.brake",
+        "People": "accounts.user",
+        "Operators": "accounts.operator",
     },
     "Usage": {
-        "Calls": {
-            "Calls": "usage.usagerecord",
-            "Running": "usage.runningcall",
-            "Refusals": "usage.refusal",
-        },
-        "Usage & money": {"Usage & money": "usage_and_money usage.view_monthlyusage"},
-        "Limits & budgets": {
-            "Budgets": "usage.budget",
-            "Overrides": "usage.override",
-            "Stops": "usage.stop",
-            "Alerts": "usage.alert",
-            "Monthly usage": "usage.monthlyusage",
-        },
+        "Calls": "usage.usagerecord usage.runningcall usage.refusal",
+        "Usage & money": "usage_and_money",
+        "Limits & budgets": "usage.budget usage.override usage.stop usage.alert usage.monthlyusage",
     },
-    "Models": {
-        "Models": {"Models": "llmproxy.languagemodel"},
-        "Providers": {"Providers": "llmproxy.provider", "Routes": "llmproxy.route"},
-    },
+    "Models": {"Models": "llmproxy.languagemodel", "Providers": "llmproxy.provider llmproxy.route"},
     "Releases": {
-        "Channels": {"Channels": "releases.shellchannel", "Releases": "releases.shellrelease"},
-        "Apps": {
-            "Apps": "releases.microapp",
-            "Versions": "releases.appversion",
-            "Pins": "releases.apppin",
-        },
+        "Channels": "releases.shellchannel releases.shellrelease",
+        "Apps": "releases.microapp releases.appversion releases.apppin",
     },
     "Security": {
-        "Audit": {"Audit": "accounts.auditevent"},
-        "Sessions & keys": {
-            "Sessions": "accounts.session",
-            "Personal keys": "llmproxy.personalkey",
-            "Signing keys": "accounts.signingkey",
-            "Refresh tokens": "accounts.refreshtoken",
-            "Connections": "accounts.connection",
-            "Revocations": "accounts.connectionrevocation",
-        },
+        "Audit": "accounts.auditevent",
+        "Sessions & keys": "accounts.session llmproxy.personalkey accounts.signingkey accounts.refreshtoken "
+        "accounts.connection accounts.connectionrevocation",
     },
-    "System": {
-        "Jobs & nights": {"Jobs": "procrastinate.procrastinatejob"},
-        "Telemetry": {"Telemetry": "telemetry.event"},
-    },
+    "System": {"Jobs & nights": "procrastinate.procrastinatejob", "Telemetry": "telemetry.event"},
 }
+# What operators call a list, where its model is called something else.
+LABELS: Final = {
+    "accounts.auditevent": "Audit", "accounts.connectionrevocation": "Revocations", "accounts.user": "People",
+    "index": "Overview", "licensing.brake": "Held suspensions", "llmproxy.languagemodel": "Models",
+    "procrastinate.procrastinatejob": "Jobs", "releases.apppin": "Pins", "releases.appversion": "Versions",
+    "releases.microapp": "Apps", "releases.shellchannel": "Channels", "releases.shellrelease": "Releases",
+    "telemetry.event": "Telemetry", "usage_and_money": "Usage & money",
+}  # fmt: skip
+# The rights that open pages which are no lists; the others are for every operator.
+RIGHTS: Final = {"usage_and_money": "usage.view_monthlyusage"}
 
 
 class Count(NamedTuple):
@@ -90,70 +70,62 @@ class Entry(NamedTuple):
         return self.tabs[0].href
 
     @property
-    def current(self) -> str:
-        return next((tab.current for tab in self.tabs if tab.current), "")
-
-
-class Group(NamedTuple):
-    label: str
-    entries: list[Entry]
-
-
-class Navigation(NamedTuple):
-    groups: list[Group]
-
-    @property
-    def entry(self) -> Entry | None:
-        """The entry of the page that is shown."""
-        return next((each for group in self.groups for each in group.entries if each.current), None)
-
-    @property
     def tab(self) -> Tab | None:
-        """The list of the page that is shown, or of its row."""
-        return next((tab for tab in self.entry.tabs if tab.current), None) if self.entry else None
+        """The list that is shown, or whose row is."""
+        return next((tab for tab in self.tabs if tab.current), None)
 
 
-def navigation(site: AdminSite, request: HttpRequest, counts: Mapping[str, Count]) -> Navigation:
-    """What this operator's roles may open, and where they are."""
-    groups = []
-    for group, entries in GROUPS.items():
-        shown = []
-        for label, pages in entries.items():
-            tabs = [
-                Tab(name, href, _current(request.path, href))
-                for name, page in pages.items()
-                if (href := _address(site, request, page))
-            ]
-            if tabs:
-                shown.append(Entry(label, tabs, counts.get(label)))
-        if shown:
-            groups.append(Group(group, shown))
-    return Navigation(groups)
+def navigation(
+    site: AdminSite, request: HttpRequest, counts: Mapping[str, Count]
+) -> dict[str, Any]:
+    """What this operator's roles may open: ``groups`` of entries, and the ``entry`` and ``tab`` of the page."""
+    groups = {
+        group: [
+            Entry(label, tabs, counts.get(label))
+            for label, pages in entries.items()
+            if (tabs := _tabs(site, request, pages))
+        ]
+        for group, entries in GROUPS.items()
+    }
+    here = next((each for every in groups.values() for each in every if each.tab), None)
+    return {"groups": groups, "entry": here, "tab": here and here.tab}
 
 
-def _current(path: str, href: str) -> str:
-    if path == href:
-        return "page"
-    return "true" if href != reverse("admin:index") and path.startswith(href) else ""
+def label_of(page: str) -> str:
+    """What operators call a page, such as the list of ``accounts.user``."""
+    if page in LABELS:
+        return LABELS[page]
+    meta = apps.get_model(page)._meta  # noqa: SLF001 - Django's documented API
+    return capfirst(str(meta.verbose_name_plural))
+
+
+def _tabs(site: AdminSite, request: HttpRequest, pages: str) -> list[Tab]:
+    addresses = {page: _address(site, request, page) for page in pages.split()}
+    return [
+        Tab(label_of(page), address, _current(request.path, address))
+        for page, address in addresses.items()
+        if address
+    ]
+
+
+def _current(path: str, address: str) -> str:
+    inside = address != reverse("admin:index") and path.startswith(address)
+    return "page" if path == address else "true" if inside else ""
 
 
 def _address(site: AdminSite, request: HttpRequest, page: str) -> str:
     """The address of a page; "" where it does not exist or this operator may not open it."""
     user: Any = request.user
-    name, _, right = page.partition(" ")
-    if "." not in name:
-        return _reversed(name) if not right or user.has_perm(right) else ""
-    app, model = name.split(".")
-    found = apps.all_models[app].get(model)
-    if found is None or not site.is_registered(found):
+    app, _, name = page.partition(".")
+    model = apps.all_models[app].get(name)
+    if model is not None:
+        known = site.is_registered(model)
+        if not known or not site.get_model_admin(model).has_view_permission(request):
+            return ""
+        page = f"{app}_{name}_changelist"
+    elif page in RIGHTS and not user.has_perm(RIGHTS[page]):
         return ""
-    if not site.get_model_admin(found).has_view_permission(request):
-        return ""
-    return _reversed(f"{app}_{model}_changelist")
-
-
-def _reversed(name: str) -> str:
     try:
-        return reverse(f"admin:{name}")
+        return reverse(f"admin:{page}")
     except NoReverseMatch:
         return ""

@@ -21,8 +21,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.models import AuditEvent, Client, Session, User
 from config.console.action_views import page_of
-from config.console.tables import Chip, Column, Link, Row, Table
-from config.console.template_tags import STANDINGS
+from config.console.tables import Column, Link, Row, Table, state_chip
 from llmproxy.models import LanguageModel, PersonalKey, Provider
 from releases.models import AppVersion, MicroApp, ShellChannel, ShellRelease
 from usage.models import Refusal, UsageRecord
@@ -115,7 +114,7 @@ class Kind(NamedTuple):
 
 def _status(client: Client) -> Any:
     licence = getattr(client, "licence", None)
-    return Chip(STANDINGS[licence.status], licence.status.capitalize()) if licence else ""
+    return state_chip(licence.status) if licence else ""
 
 
 def _short(row: Any) -> str:

@@ -20,11 +20,13 @@ from accounts.factors.console_sessions import why_over
 from accounts.factors.devices import has_factor
 from accounts.models import AuditEvent, User
 from accounts.people.operators import IS_AN_OPERATOR, actor_of, may_touch, record_refused_sign_in
+from config.api.problems import Problem
 from config.console.attention.listing import counts
 from config.console.front.page import at_a_glance
 from config.console.impact import affected, aftermath
 from config.console.list_filters import RestrictedAdmin
-from config.console.navigation import Count, Navigation, navigation
+from config.console.navigation import Count, navigation
+from config.console.problem_pages import problem_page
 from config.console.search import search
 from config.console.signing_in import OperatorSignIn, OwnPassword
 from config.middleware.request_id import current
@@ -36,8 +38,6 @@ POLICY = (
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 ASKED_ANEW = "Confirm that it is you to go on: your latest proof is older than 10 minutes."
-# The order on the front page, by frequency of use.
-APPS = ("accounts", "licensing", "usage", "llmproxy", "releases", "telemetry", "procrastinate")
 
 
 class ConsoleSite(AdminSite):
@@ -69,8 +69,12 @@ class ConsoleSite(AdminSite):
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
         # Before the second factor an operator sees nothing of the console.
-        known = navigation(self, request, self.counts(request)) if gate.is_proved(request) else None
-        return {**super().each_context(request), "navigation": known or Navigation([])}
+        shown = navigation(self, request, self.counts(request)) if gate.is_proved(request) else {}
+        return {**super().each_context(request), "navigation": shown}
+
+    def problem_page(self, request: HttpRequest, problem: Problem) -> HttpResponse:
+        """An error in the console's dress."""
+        return _guarded(problem_page(self, request, problem))
 
     def counts(self, request: HttpRequest) -> Mapping[str, Count]:
         """What needs attention, by entry of the sidebar: as of now on the front page, elsewhere as last looked at."""
@@ -168,14 +172,6 @@ class ConsoleSite(AdminSite):
             return None
         known = has_factor(gate.operator_of(request).pk)
         return _redirect("second_factor:prove" if known else "second_factor:set_up", request)
-
-    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
-        apps = super().get_app_list(request, app_label)
-        for app in apps:
-            if app["app_label"] == "procrastinate":
-                app["name"], app["models"][0]["name"] = "Queued work", "Jobs"
-        order = {label: place for place, label in enumerate(APPS)}
-        return sorted(apps, key=lambda app: order.get(app["app_label"], len(order)))
 
 
 def _redirect(page: str, request: HttpRequest, *, then: str = "") -> HttpResponse:

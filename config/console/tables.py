@@ -23,6 +23,22 @@ class Chip(NamedTuple):
     word: str
 
 
+# The kinds of states by their words in the database; any other is "over".
+STATES = {
+    **dict.fromkeys(("active", "done", "settled", "live", "succeeded"), "well"),
+    **dict.fromkeys(("grace", "waiting", "failing"), "under"),
+    **dict.fromkeys(("open", "doing"), "running"),
+    **dict.fromkeys(("client_gone", "lapsed"), "watch"),
+    **dict.fromkeys(
+        ("suspended", "stopped", "failed", "provider_failed", "timeout", "crashed"), "stopped"
+    ),
+}
+
+
+def state_chip(state: str, word: object = "") -> Chip:
+    return Chip(STATES.get(state, "over"), str(word or state.replace("_", " ").capitalize()))
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     label: str

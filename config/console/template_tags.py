@@ -14,11 +14,11 @@ from django.db.models import Model
 from django.template import Context
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import conditional_escape, escape, format_html, format_html_join
+from django.utils.html import conditional_escape, escape, format_html, format_html_join, strip_tags
 from django.utils.safestring import SafeString
 
 from config.api.problems import instant as rfc3339
-from config.console.tables import Chip, Column, Link, Row, Table
+from config.console.tables import Chip, Column, Link, Row, Table, state_chip
 from config.money import in_dollars
 
 register = template.Library()
@@ -28,7 +28,6 @@ ROW_LINK = re.compile(
     r'<a href="/admin/(?P<app>\w+)/(?P<model>\w+)/[^"]+/change/[^"]*"[^>]*>(?P<text>.*?)</a>',
     re.DOTALL,
 )
-STANDINGS = {"active": "well", "grace": "under", "suspended": "stopped"}
 INSTANT = re.compile(r"\A(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z\Z")
 
 
@@ -113,15 +112,25 @@ def acts(context: Context, buttons: Iterable[Mapping[str, Any]], activity: str) 
     left = more_menu(buttons)
     source = left["usual"] or (left["grave"] if len(left["grave"]) == 1 else [])
     first, source[:1] = source[:1], []
-    may_look = context["request"].user.has_perm("accounts.view_auditevent")
-    return {**left, "first": first, "activity": activity if may_look else ""}
+    if context["request"].user.has_perm("accounts.view_auditevent"):
+        log = {"url": activity, "label": "Activity"}
+        # Alone it needs no menu.
+        left["usual" if left["usual"] or left["grave"] else "alone"] = [*left["usual"], log]
+    return {**left, "first": first}
+
+
+@register.filter
+def is_blank(contents: str) -> bool:
+    """Whether a field of a row has nothing to show."""
+    return strip_tags(contents).strip() in {"", "-", NOTHING}
 
 
 @register.filter
 def instant(at: datetime | None, form: str = "") -> SafeString:
     """An instant: its time today, otherwise its day, with the year of another year; the title has it to the second.
 
-    In UTC, which the console's script changes into the operator's zone. ``exact`` is day and time to the second.
+    In UTC, which the console's script changes into the operator's zone. ``second`` is for lists that are read by the
+    second, and ``exact`` is day and time to the second.
     """
     if at is None:
         return escape(NOTHING)
@@ -130,12 +139,11 @@ def instant(at: datetime | None, form: str = "") -> SafeString:
     if at.date() == today.date():
         text = f"{at:%H:%M:%S}" if form else f"{at:%H:%M}"
     else:
-        text = f"{day} {at:%H:%M:%S}" if form else day
-    exact = SafeString(" data-exact" if form else "")
-    title = f"{at:%Y-%m-%d %H:%M:%S} UTC"
+        text = {"": day, "second": f"{day} {at:%H:%M}"}.get(form, f"{day} {at:%H:%M:%S}")
     return format_html(
-        '<time datetime="{}" title="{}"{}>{}</time>', rfc3339(at), title, exact, text
-    )
+        '<time datetime="{}" title="{} UTC" data-form="{}">{}</time>',
+        rfc3339(at), f"{at:%Y-%m-%d %H:%M:%S}", form, text,
+    )  # fmt: skip
 
 
 @register.simple_tag(takes_context=True)
@@ -261,7 +269,7 @@ def short_id(identity: object) -> SafeString:
 
 @register.filter
 def changes(event: Any) -> SafeString:
-    """The changes of an audit event, a line for each member: before → after."""
+    """The changes of an audit event, each member: before → after."""
     before, after = event.before or {}, event.after or {}
     lines = []
     both = event.before is not None and event.after is not None
@@ -271,7 +279,7 @@ def changes(event: Any) -> SafeString:
             continue
         one = has if event.before is None else was
         lines.append((name.replace("_", " "), f"{was} → {has}" if both else one))
-    return format_html_join(SafeString("<br>"), '<span class="quiet">{}</span> {}', lines)
+    return format_html_join(" · ", '<span class="quiet">{}</span> {}', lines)
 
 
 def _as_text(value: Any) -> str:
@@ -292,7 +300,7 @@ def _as_text(value: Any) -> str:
 @register.filter
 def standing(status: str) -> SafeString:
     """A licence's status as a chip."""
-    return chip(STANDINGS[status], status.capitalize())
+    return cell(state_chip(status))
 
 
 @register.filter

@@ -104,7 +104,7 @@ def give_password(page: Page, operator: User) -> None:
     page.goto("/admin/")
     page.get_by_label("Email").fill(operator.email)
     page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("button", name="Continue").click()
 
 
 def enter_set_up_code(page: Page, operator: User) -> None:
@@ -138,8 +138,9 @@ def expect_console(page: Page) -> None:
 
 
 def log_out(page: Page) -> None:
-    page.get_by_role("button", name="Log out").click()
-    expect(page.get_by_role("heading", name="Logged out")).to_be_visible()
+    page.locator("details.operator summary").click()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="You are signed out")).to_be_visible()
 
 
 def put_away(page: Page) -> None:
@@ -150,7 +151,7 @@ def put_away(page: Page) -> None:
 
 def expect_sign_in(page: Page) -> None:
     page.goto("/admin/")
-    expect(page.get_by_role("button", name="Log in")).to_be_visible()
+    expect(page.get_by_role("button", name="Continue")).to_be_visible()
 
 
 def age_proofs() -> None:
@@ -174,7 +175,7 @@ def test_a_passkey_is_set_up_signs_in_and_is_asked_for_again_before_grave_acts(
         set_up_passkey(page, operator)
         log_out(page)
         give_password(page, operator)
-        expect(page.get_by_role("heading", name="Second factor")).to_be_visible()
+        expect(page.get_by_role("heading", name="Confirm that it is you")).to_be_visible()
         page.get_by_role("button", name="Use a passkey").click()
         expect_console(page)
         grave = reverse("admin:accounts_user_revoke", args=[user.pk])
@@ -211,7 +212,7 @@ def test_sessions_end_when_idle_after_twelve_hours_and_by_their_operator(
         page, other = there.page(), there.page()
         codes = set_up_passkey(page, operator)
         give_password(other, operator)
-        other.get_by_role("link", name="Use a recovery code instead").click()
+        other.get_by_role("link", name="Use a recovery code").click()
         other.get_by_label("Code").fill(codes[0])
         other.get_by_role("button", name="Continue").click()
         expect_console(other)
