@@ -15,3 +15,10 @@ def note_complaints(page: Page, complaints: list[str]) -> None:
 
     page.on("console", note)
     page.on("pageerror", lambda error: complaints.append(str(error)))
+
+
+def take_act(page: Page, name: str) -> None:
+    """Follows an act on the row that is shown, out of the menu *More* where it is not in sight."""
+    if page.get_by_role("link", name=name).count() == 0:
+        page.get_by_text("More", exact=True).click()
+    page.get_by_role("link", name=name).first.click()

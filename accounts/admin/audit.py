@@ -183,7 +183,7 @@ class WhenFilter(admin.ListFilter):
 @admin.register(AuditEvent)
 class AuditEventAdmin(ExportedList):
     export_name = "audit"
-    list_display = (moment("at", "when"), "action", "target_link", "changed", "by", "reason")
+    list_display = (moment("at", "when"), "by", "action", "target_link", "changed")
     list_filter = (TargetFilter, PersonFilter, ActorFilter, SubjectFilter, ActionFilter, WhenFilter)
     sortable_by = ()
     # Shows the search box; get_search_results does the search.
@@ -245,13 +245,12 @@ class AuditEventAdmin(ExportedList):
     @admin.display(description="by")
     def by(self, event: AuditEvent) -> str:
         address = f"{LOG}?{urlencode({'actor': event.actor})}"
-        name = format_html('<a href="{}">{}</a>', address, event.actor)
-        where = '{}<br><span class="quiet">{}</span>'
-        return format_html(where, name, event.address) if event.address else name
+        return format_html('<a href="{}">{}</a>', address, event.actor)
 
-    @admin.display(description="what changed")
+    @admin.display(description="what changed, and why")
     def changed(self, event: AuditEvent) -> str:
-        return changes(event)
+        why = format_html("“{}”", event.reason) if event.reason else ""
+        return format_html('<div class="changes">{} {}</div>', changes(event), why)
 
 
 def _as_cells(row: dict[str, Any]) -> list[Any]:

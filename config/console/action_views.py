@@ -273,8 +273,12 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         for field in form.fields.values():
             if isinstance(field, SuggestingField):
                 field.widget.suggests = request.user.has_perm(field.listed_by)
+        label = action.button or action.label
+        if action.destructive and not action.button:
+            # What is grave says to whom it is done.
+            label = action.title(context.get("row_name", "")).removesuffix("?")
         own = {
-            "button": (preview.button if preview else "") or action.button or action.label,
+            "button": (preview.button if preview else "") or label,
             "form": form,
             "media": self.media + form.media,
             "number": double_submit.new_number(),
@@ -289,9 +293,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             "opts": self.opts,
             "action": action,
             "title": action.label,
-            "heading": action.question.format(label=action.label, name=name)
-            if name
-            else action.label,
+            "heading": action.title(name or ""),
         }
         each = self.admin_site.each_context(request)
         return TemplateResponse(request, template, {**each, **own, **context})

@@ -116,8 +116,8 @@ class Action(ABC):
     label: ClassVar[str]
     # The label of the button on its page, if not the same.
     button: ClassVar[str] = ""
-    # The title of its page: what is asked of the operator.
-    question: ClassVar[str] = "{label}: {name}?"
+    # The title of its page, where its label and the row's name do not make one.
+    question: ClassVar[str] = ""
     form_class: ClassVar[type[Any]] = ReasonForm
     # A template of what follows from it, in place of sentences.
     consequences: ClassVar[str] = ""
@@ -127,6 +127,16 @@ class Action(ABC):
     destructive: ClassVar[bool] = False
     # Whether it runs in one transaction with the record of its submission. False if it waits for other services.
     atomic: ClassVar[bool] = True
+
+    def title(self, name: str) -> str:
+        """What is asked of the operator; ``name`` is the row's, "" for none."""
+        if not name:
+            return self.label
+        if self.question:
+            return self.question.format(label=self.label, name=name)
+        if " " not in self.label:
+            return f"{self.label} {name}?"
+        return f"{self.label} of {name}?" if self.destructive else f"{self.label}: {name}"
 
     def available(self, target: Any, *, by: HttpRequest) -> bool:
         """Whether it makes sense for this row as it is now, and for this operator."""

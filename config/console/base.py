@@ -25,6 +25,7 @@ from django.utils.text import capfirst
 
 from config.console.action_views import ActionAdmin
 from config.console.list_filters import FILTER, RestrictedAdmin, expanded
+from config.console.navigation import label_of
 
 COUNTED_ROWS = 10_000
 
@@ -88,7 +89,7 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
         if FILTER in request.GET:
             return HttpResponseRedirect(f"{request.path}?{expanded(request.GET)}")
         own = {
-            "title": capfirst(str(self.opts.verbose_name_plural)),
+            "title": label_of(self.opts.label_lower),
             "add_label": self.add_action.label if self.add_action else "",
             **(extra_context or {}),
         }

@@ -6,15 +6,37 @@ from typing import Any, ClassVar
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.html import format_html
 
-from config.console.template_tags import instant
+from config.console.tables import Link, state_chip
+from config.console.template_tags import cell, instant, short_id
 from config.money import in_dollars
 
 
 def moment(field: str, label: str = "") -> Callable[[Any], str]:
-    """A list column for an instant in UTC; the console's script adds the operator's local time."""
+    """A list column for an instant, which the console's script turns into the operator's local time."""
     return _column(field, label or field.removesuffix("_at").replace("_", " "), instant)
+
+
+def exact(field: str, label: str) -> Callable[[Any], str]:
+    """A list column for an instant, today to the second."""
+    return _column(field, label, lambda at: instant(at, "second"))
+
+
+def state(field: str, label: str = "") -> Callable[[Any], str]:
+    """A list column for a state: word, shape and colour."""
+    return _column(field, label, lambda value: cell(state_chip(value)) if value else "")
+
+
+def identity(field: str, label: str = "") -> Callable[[Any], str]:
+    """A list column for an id: its beginning, with the whole to be copied."""
+    return _column(field, label, lambda value: short_id(value) if value else "")
+
+
+def person(label: str = "person") -> Callable[[Any], str]:
+    """A list column for the person of a row, who has a page."""
+    return _column("user", label, _linked)
 
 
 def yes_no(field: str, label: str = "") -> Callable[[Any], str]:
@@ -29,11 +51,24 @@ def tokens(field: str, label: str = "") -> Callable[[Any], str]:
 
 def dollars(field: str, label: str = "") -> Callable[[Any], str]:
     """A list column for an amount of money, to the millionth of a dollar."""
-    return _column(field, label, lambda amount: "" if amount is None else in_dollars(amount, 6))
+    return _column(field, label, _amount)
+
+
+def _amount(value: int | None) -> str:
+    return _right("" if value is None else in_dollars(value, 6))
+
+
+def _linked(user: Any) -> str:
+    page = reverse("admin:accounts_user_change", args=[user.pk]) if user else ""
+    return cell(Link(str(user or ""), page))
 
 
 def _number(value: int | None) -> str:
-    return "" if value is None else format_html('<span class="number">{}</span>', f"{value:,}")
+    return _right("" if value is None else f"{value:,}")
+
+
+def _right(text: str) -> str:
+    return format_html('<span class="number">{}</span>', text)
 
 
 def _column(field: str, label: str, shown: Callable[[Any], str]) -> Callable[[Any], str]:
@@ -41,6 +76,8 @@ def _column(field: str, label: str, shown: Callable[[Any], str]) -> Callable[[An
     def column(row: Any) -> str:
         return shown(getattr(row, field))
 
+    # The class of its cells is made of it.
+    column.__name__ = field
     return column
 
 

@@ -10,8 +10,6 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-from config.console.base import COUNTED_ROWS
-
 register = template.Library()
 
 # The kind of a column, by what its cells hold.
@@ -59,18 +57,3 @@ def _labelled(cell: str, label: str, kind: str) -> SafeString:
     if "action-checkbox" in cell:
         return SafeString(cell)
     return SafeString(cell.replace('class="', f'data-label="{escape(label)}" class="{kind} ', 1))
-
-
-@register.inclusion_tag("admin/parts/pages.html")
-def list_pages(cl: Any) -> dict[str, Any]:
-    """Which rows these are, and the pages beside."""
-    pages, at = cl.paginator.num_pages, cl.page_num
-    first = (at - 1) * cl.list_per_page + 1
-    return {
-        "first": first,
-        "last": min(first + cl.list_per_page - 1, cl.result_count),
-        "count": cl.result_count,
-        "more": cl.result_count == COUNTED_ROWS,
-        "previous": cl.get_query_string({PAGE_VAR: at - 1}) if at > 1 else "",
-        "next": cl.get_query_string({PAGE_VAR: at + 1}) if at < pages else "",
-    }

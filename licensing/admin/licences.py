@@ -174,7 +174,7 @@ class LicenceAdmin(ConsoleAdmin):
         "billing_status",
         "operator_status",
         moment("operator_until", "operator's decision ends"),
-        moment("changed_at"),
+        moment("changed_at", "changed"),
     )
     list_filter = (StatusFilter, DecisionFilter, "plan")
     list_select_related = ("client", "plan")

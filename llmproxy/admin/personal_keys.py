@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from config.console.actions import BulkAction
 from config.console.base import ConsoleAdmin
-from config.console.columns import ChoiceFilter, moment, tokens
+from config.console.columns import ChoiceFilter, moment, person, tokens
 from llmproxy.keys.personal_keys import end_key
 from llmproxy.models import PersonalKey
 from usage.models import UsageRecord
@@ -56,7 +56,7 @@ class PersonalKeyAdmin(ConsoleAdmin):
     row_actions = (EndKey(),)
     list_display = (
         "name",
-        "user",
+        person(),
         "state",
         moment("created_at"),
         moment("last_used_at", "last use"),

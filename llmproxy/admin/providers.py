@@ -108,6 +108,7 @@ class ChangeProvider(Action):
 class SwitchOff(Action):
     name = "off"
     label = "Switch off"
+    question = "Switch {name} off?"
     destructive = True
 
     def available(self, target: Provider, *, by: HttpRequest) -> bool:

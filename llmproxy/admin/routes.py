@@ -139,6 +139,7 @@ class ChangeRoute(Action):
 class RemoveRoute(Action):
     name = "remove"
     label = "Remove route"
+    question = "Remove the route {name}?"
     permission = "delete"
     destructive = True
 

@@ -91,11 +91,18 @@ def test_events_of_a_time_are_shown_in_utc(console: Browser, by: Actor, now: dat
 
 def test_the_form_for_a_time_keeps_what_else_was_chosen(console: Browser, world: World) -> None:
     text = console.get(f"{LOG}?subject=licence&q=acme&since=2026-03-01T13:00&p=1").content.decode()
-    form = text[text.index('class="when"') :].partition("</form>")[0]
-    assert '<input type="hidden" name="subject" value="licence">' in form
-    assert '<input type="hidden" name="q" value="acme">' in form
-    assert 'value="2026-03-01T13:00"' in form
+    form = " ".join(text[text.index('class="filters"') :].partition("</form>")[0].split())
+    assert '<option value="subject=licence" selected>' in form
+    assert 'name="q" value="acme"' in form
+    assert 'name="since" value="2026-03-01T13:00"' in form
     assert 'name="p"' not in form
+
+
+def test_the_form_of_filters_leads_to_an_address_without_what_is_empty(console: Browser) -> None:
+    sent = {"filter": ["subject=licence", ""], "q": "a b", "since": "", "until": "2026-03-01T13:00"}
+    answer = console.get(LOG, sent)
+    assert answer.status_code == 302
+    assert answer["Location"] == f"{LOG}?q=a+b&until=2026-03-01T13%3A00&subject=licence"
 
 
 def test_the_acts_of_a_subject_are_offered_once_it_is_chosen(
@@ -175,7 +182,7 @@ def test_a_change_reads_as_before_and_after() -> None:
             "grace_until": "2026-03-01T10:20:30.123456Z",
         },
     )
-    assert str(changes(event)).split("<br>") == [
+    assert str(changes(event)).split(" · ") == [
         '<span class="quiet">status</span> active → grace',
         '<span class="quiet">entitlements</span> – → forms, reports',
         '<span class="quiet">grace until</span> – → 2026-03-01 10:20:30 UTC',

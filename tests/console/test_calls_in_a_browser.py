@@ -39,7 +39,7 @@ def test_a_call_in_flight_is_found_from_the_front_page_and_ended(
         page.get_by_role("link", name="Calls in flight").first.click()
         expect(page.locator("#result_list tbody tr")).to_have_count(len(world.people))
         page.locator("#searchbar").fill(world.person.email)
-        page.get_by_role("button", name="Search").click()
+        page.get_by_role("button", name="Apply").click()
         expect(page.locator("#result_list tbody tr")).to_have_count(1)
         page.get_by_role("link", name="End the call").click()
         page.get_by_label("Reason").fill("Loops.")

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from accounts.models import AuditEvent, Session, User
 from licensing.models import Licence, Standing
-from tests.browsers import note_complaints
+from tests.browsers import note_complaints, take_act
 from tests.conftest import PASSWORD
 from tests.console.conftest import World
 from usage.models import Override
@@ -50,7 +50,7 @@ def desk(base_url: str, operator: User, **how: Any) -> Iterator[Page]:
         page.goto("/admin/")
         page.get_by_label("Email").fill(operator.email)
         page.get_by_label("Password").fill(PASSWORD)
-        page.get_by_role("button", name="Log in").click()
+        page.get_by_role("button", name="Continue").click()
         expect(page.get_by_role("heading", name="Needs attention")).to_be_visible()
         yield page
         browser.close()
@@ -65,18 +65,17 @@ def test_a_licence_is_put_into_grace_with_a_few_clicks(
     with desk(base_url, operator) as page:
         page.get_by_role("link", name="Clients").first.click()
         page.get_by_role("link", name="Borealis").click()
-        page.get_by_role("link", name="Change licence status").click()
+        take_act(page, "Change licence status")
         page.get_by_label("Grace: everything works").check()
         page.get_by_label("Grace ends (UTC)").fill("2100-03-01T20:00")
         expect(page.locator("#id_grace_until + .local-time")).to_have_text(
-            "2100-03-02 01:30 Asia/Calcutta"
+            "2 Mar 2100 01:30 Asia/Calcutta"
         )
         page.get_by_label("Reason").fill("Agreed by phone.")
         page.get_by_role("button", name="Change licence status").click()
         expect(page.locator(".messagelist")).to_contain_text("is grace now")
-        shown = page.locator("p.licence time").first
-        expect(shown).to_have_text("2100-03-01 20:00:00 UTC")
-        expect(page.locator("p.licence .local-time")).to_contain_text("2100-03-02 01:30")
+        shown = page.locator('time[title="2100-03-01 20:00:00 UTC"]').first
+        expect(shown).to_have_text("2 Mar 2100")
     licence.refresh_from_db()
     assert licence.status == Standing.GRACE
     event = AuditEvent.objects.filter(action="licence:operator_set")[:1].get()
@@ -140,10 +139,9 @@ def test_the_filters_of_a_list_take_no_more_room_than_they_need(
 ) -> None:
     with desk(base_url, operator, viewport={"width": width, "height": 800}) as page:
         page.goto(reverse("admin:usage_override_changelist"))
-        box = page.locator("#changelist-filter").bounding_box()
-        # One filter of one provider.
+        box = page.locator("form.filters").bounding_box()
         assert box is not None
-        assert box["height"] < 100
+        assert box["height"] < (40 if width == 1280 else 150)
 
 
 def test_the_console_works_without_scripts(base_url: str, operator: User, world: World) -> None:
@@ -152,7 +150,7 @@ def test_the_console_works_without_scripts(base_url: str, operator: User, world:
         page.get_by_label("Reason").fill("Laptop lost.")
         page.get_by_role("button", name="End all sessions").click()
         expect(page.locator(".messagelist")).to_contain_text("sessions ended: 1")
-        expect(page.locator("time").first).to_contain_text("UTC")
+        expect(page.locator("#zone")).to_have_text("Times: UTC.")
 
 
 def test_people_are_invited_from_their_clients_page(
@@ -161,7 +159,7 @@ def test_people_are_invited_from_their_clients_page(
     client = Licence.objects.get(client__name__startswith="Borealis").client
     with desk(base_url, operator) as page:
         page.goto(reverse("admin:accounts_client_change", args=[client.pk]))
-        page.get_by_role("link", name="Invite people").first.click()
+        take_act(page, "Invite people")
         page.get_by_label("Emails").fill("ada@borealis.test, bert@borealis.test\nnobody")
         page.get_by_role("button", name="Invite people").click()
         expect(page.locator(".errorlist")).to_contain_text("Line 2: nobody is not an email")
@@ -187,7 +185,7 @@ def test_a_file_of_people_is_looked_at_and_imported(
     with desk(base_url, operator, java_script_enabled=scripts) as page:
         page.goto(reverse("admin:accounts_client_change", args=[client.pk]))
         for added in ("2", "0"):
-            page.get_by_role("link", name="Import people").first.click()
+            take_act(page, "Import people")
             page.get_by_label("CSV file").set_input_files(file)
             page.get_by_role("button", name="Preview").click()
             if added == "2":
@@ -206,7 +204,7 @@ def test_a_person_is_moved_by_the_name_of_a_client(
 ) -> None:
     with desk(base_url, operator, java_script_enabled=scripts) as page:
         page.goto(reverse("admin:accounts_user_change", args=[world.person.pk]))
-        page.get_by_role("link", name="Move to another client").click()
+        take_act(page, "Move to another client")
         page.get_by_label("Client").fill("borealis <script>")
         page.get_by_label("Reason").fill("Changed jobs.")
         page.get_by_role("button", name="Move to another client").click()
@@ -221,7 +219,7 @@ def test_a_person_is_erased_after_their_email_was_typed(
 ) -> None:
     with desk(base_url, operator, java_script_enabled=scripts) as page:
         page.goto(reverse("admin:accounts_user_change", args=[world.person.pk]))
-        page.get_by_role("link", name="Erase").click()
+        take_act(page, "Erase")
         expect(page.locator(".effects")).to_contain_text("This cannot be undone.")
         page.get_by_label("Reason").fill("They asked for it.")
         page.get_by_label("Type the email").fill("somebody@else.test")
@@ -231,7 +229,7 @@ def test_a_person_is_erased_after_their_email_was_typed(
         page.get_by_role("button", name="Erase").click()
         expect(page.locator(".messagelist")).to_contain_text("has been erased")
         page.locator("#searchbar").fill("person-0")
-        page.get_by_role("button", name="Search").click()
+        page.get_by_role("button", name="Apply").click()
         expect(page.locator("#result_list")).to_have_count(0)
     world.person.refresh_from_db()
     assert world.person.erased_at is not None
@@ -243,11 +241,11 @@ def test_the_log_of_an_afternoon_is_found(
 ) -> None:
     with desk(base_url, operator, java_script_enabled=scripts) as page:
         page.goto(reverse("admin:accounts_auditevent_changelist"))
-        page.get_by_role("link", name="licence", exact=True).click()
-        page.get_by_label("from").fill("2026-01-01T12:00")
-        page.get_by_label("until").fill("2126-01-01T12:00")
-        page.get_by_role("button", name="Show").click()
+        page.get_by_label("Subject").select_option("licence")
+        page.get_by_label("Since").fill("2026-01-01T12:00")
+        page.get_by_label("Until").fill("2126-01-01T12:00")
+        page.get_by_role("button", name="Apply").click()
         expect(page.locator("#result_list tbody tr")).to_have_count(1)
         expect(page.locator("#result_list")).to_contain_text("The invoice is late.")
         page.locator("#result_list").get_by_role("link", name="operator@shell.test").click()
-        expect(page.get_by_role("link", name="only operator@shell.test")).to_be_visible()
+        expect(page.get_by_label("By")).to_have_value("actor=operator%40shell.test")

@@ -232,7 +232,7 @@ def test_every_field_has_a_label_and_every_page_a_heading(console: Browser, worl
         text = response.content.decode()
         assert text.count("<h1") == 1, address
         labelled = set(re.findall(r"<label[^>]*\bfor=\"([^\"]+)\"", text))
-        form = text[text.find('id="content-main"') :]
+        form = text[text.index('id="content-start"') :]
         for tag in re.findall(r"<(?:input|select|textarea)\b[^>]*>", form):
             kind = re.search(r'type="(\w+)"', tag)
             identity = re.search(r'\bid="([^"]+)"', tag)

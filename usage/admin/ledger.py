@@ -17,7 +17,7 @@ from accounts.admin.large_lists import THEIRS, LargeList
 from accounts.audit import record
 from accounts.models import Session
 from config.console.base import ConsoleAdmin
-from config.console.columns import ChoiceFilter, moment, tokens
+from config.console.columns import ChoiceFilter, exact, moment, person, tokens
 from config.console.template_tags import cell
 from config.money import in_dollars
 from usage.admin.call_story import ENDS, seconds, state_of, told
@@ -66,8 +66,8 @@ class UsageRecordAdmin(ExportedList, LargeList):
     change_form_template = "admin/console/call.html"
     export_name = "calls"
     list_display = (
-        moment("opened_at", "time"),
-        "user",
+        exact("opened_at", "time"),
+        person(),
         "client",
         "model",
         "outcome",
@@ -135,14 +135,14 @@ class UsageRecordAdmin(ExportedList, LargeList):
 class MonthlyUsageAdmin(LargeList):
     list_display = (
         "month",
-        "user",
-        tokens("input_used"),
-        tokens("input_reserved"),
-        tokens("output_used"),
-        tokens("output_reserved"),
+        person(),
+        tokens("input_used", "input"),
+        tokens("input_reserved", "held"),
+        tokens("output_used", "output"),
+        tokens("output_reserved", "held"),
         "day",
-        tokens("day_used"),
-        tokens("day_reserved"),
+        tokens("day_used", "that day"),
+        tokens("day_reserved", "held"),
     )
     list_filter = (MonthFilter,)
     list_select_related = ("user",)
@@ -162,7 +162,7 @@ class AlertAdmin(ConsoleAdmin):
     list_display = (
         moment("noticed_at", "noticed"),
         "kind",
-        "user",
+        person(),
         "period",
         tokens("used"),
         tokens("cap"),

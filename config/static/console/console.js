@@ -10,16 +10,15 @@
   const now = new Date();
 
   // As ``instant`` writes it on the server, in the operator's own zone.
-  const local = (at, isExact) => {
+  const local = (at, form) => {
     const date = (at.getFullYear() === now.getFullYear() ? day : dayOfYear).format(at);
-    const time = (isExact ? exact : clock).format(at);
-    if (at.toDateString() === now.toDateString()) return time;
-    return isExact ? `${date} ${time}` : date;
+    if (at.toDateString() === now.toDateString()) return (form ? exact : clock).format(at);
+    return form ? `${date} ${(form === "exact" ? exact : clock).format(at)}` : date;
   };
 
   for (const element of document.querySelectorAll("time[datetime]")) {
     const at = new Date(element.dateTime);
-    if (!Number.isNaN(at.getTime())) element.textContent = local(at, "exact" in element.dataset);
+    if (!Number.isNaN(at.getTime())) element.textContent = local(at, element.dataset.form);
   }
   const note = document.getElementById("zone");
   if (note) note.textContent = `Times: ${zone}. UTC on hover.`;
