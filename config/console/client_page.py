@@ -21,7 +21,7 @@ from accounts.people.invitations import NOT_ACCEPTED
 from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment
-from config.console.money_pages.client import month_of, people_of, refusals_of
+from config.console.money_pages.client import month_of, people_of
 from config.console.template_tags import standing
 from licensing.admin.licences import StatusFilter
 from licensing.licences import create_client
@@ -29,7 +29,7 @@ from licensing.models import Licence, Plan
 from llmproxy.catalogue.unpriced import unpriced_warning
 from releases.micro_apps.offers import Explained, explain
 from usage.admin.budgets import SetBudget
-from usage.admin.refusals import by_reason
+from usage.admin.refusals import in_two_weeks
 from usage.models import RunningCall
 from usage.periods import Period
 
@@ -154,7 +154,6 @@ class ClientAdmin(ConsoleAdmin):
         budget = getattr(row, "budget", None)
         sees_usage = request.user.has_perm("usage.view_monthlyusage")
         licences: Any = self.admin_site.get_model_admin(Licence)
-        refused = request.user.has_perm("usage.view_refusal")
         people, shown = people_of(row, by=request, now=now)
         return {
             "buttons": [
@@ -172,8 +171,7 @@ class ClientAdmin(ConsoleAdmin):
             "usage_url": f"{reverse('admin:usage_and_money')}?client={row.pk}",
             "period": Period.of(now),
             "budget": budget,
-            "refusals": refusals_of(row, now=now) if refused else None,
-            "refused": by_reason(now=now, lookup="client_id__exact", value=row.pk),
+            **in_two_weeks(now=now, lookup="client_id__exact", value=row.pk),
             "sessions": sessions,
             "sessions_number": live.count() if len(sessions) == SESSIONS_SHOWN else len(sessions),
             "calls": RunningCall.objects.filter(user__client=row).select_related("user")[

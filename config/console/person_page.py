@@ -37,7 +37,7 @@ from licensing.models import Licence
 from llmproxy.calls.explanation import explain
 from llmproxy.models import LanguageModel, PersonalKey
 from usage.admin.calls import RestartModelCalls, StopModelCalls
-from usage.admin.refusals import by_reason
+from usage.admin.refusals import in_two_weeks
 from usage.limits import PlanCaps
 from usage.models import Alert, DailyUsage, MonthlyUsage, Override, RunningCall, Stop
 from usage.periods import Period
@@ -182,7 +182,7 @@ class PersonAdmin(ConsoleAdmin):
             "cost": DailyUsage.objects.filter(user=row, day__gte=Period.of(now).month).aggregate(
                 cost=Sum("cost", default=0)
             )["cost"],
-            "refusals": by_reason(now=now, lookup="user__id__exact", value=row.pk),
+            **in_two_weeks(now=now, lookup="user__id__exact", value=row.pk),
             "overrides": overrides.select_related("user"),
             "alerts": Alert.objects.filter(user=row, period__gte=Period.of(now).month),
             "joined": self.joined(row),

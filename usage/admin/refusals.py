@@ -1,12 +1,12 @@
 """The page of refusals."""
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
 from django.contrib import admin
-from django.db.models import Count, Max, Q, Sum
+from django.db.models import Max, Q, Sum
 from django.db.models.functions import TruncDate
 from django.http import HttpRequest
 from django.urls import reverse
@@ -15,6 +15,7 @@ from django.utils.http import urlencode
 
 from accounts.admin.large_lists import THEIRS, LargeList
 from config.api.problems import titles
+from config.console.charts import Bar, Chart, Strip, days_axis
 from config.console.columns import ChoiceFilter, moment
 from config.console.tables import Column, Link, Row, Table
 from usage.models import Refusal
@@ -67,23 +68,35 @@ class RefusalAdmin(LargeList):
         return super().uuid_query(identity) | self.named(str(identity))
 
 
-def by_reason(*, now: datetime, lookup: str, value: UUID) -> Table:
-    """The refusals of two weeks of one person (``user__id__exact``) or client, by reason, and their days."""
+def in_two_weeks(*, now: datetime, lookup: str, value: UUID) -> dict[str, Any]:
+    """The refusals of one person (``user__id__exact``) or client, by reason and by day, for their page."""
     rows = Refusal.objects.filter(minute__gte=now - KEPT, **{lookup: value}).order_by()
-    days = Count(TruncDate("minute"), distinct=True)
-    sums = rows.values_list("code").annotate(n=Sum("number"), days=days, last=Max("last_at"))
-    page, query = reverse("admin:usage_refusal_changelist"), urlencode({lookup: str(value)})
-    found = sorted(sums, key=itemgetter(1), reverse=True)
-    return Table(
-        columns=[
-            Column("Reason"),
-            *(Column(each, "number") for each in ("Count", "Days")),
-            Column("Last", "time"),
-        ],
+    sums = rows.values_list("code").annotate(n=Sum("number"), last=Max("last_at"))
+    reasons = sorted(sums, key=itemgetter(1), reverse=True)
+    by_day = dict(rows.values_list(TruncDate("minute", tzinfo=UTC)).annotate(Sum("number")))
+    today = now.astimezone(UTC).date()
+    days = [today - timedelta(days=each) for each in reversed(range(KEPT.days))]
+    page = reverse("admin:usage_refusal_changelist") + f"?{urlencode({lookup: str(value)})}"
+    bars = [
+        Bar(
+            f"{day:%-d %b}",
+            by_day.get(day, 0),
+            href=f"{page}&minute__gte={day}&minute__lt={day + timedelta(days=1)}",
+            title=f"{day:%-d %b}: {by_day.get(day, 0)} refusals",
+            kind="errors",
+        )
+        for day in days
+    ]
+    table = Table(
+        columns=[Column("Reason"), Column("Count", "number"), Column("Last", "time")],
         rows=[
-            Row([titles().get(code, code), *others], href=f"{page}?{query}&code={code}")
-            for code, *others in found
+            Row([titles().get(code, code), *others], href=f"{page}&code={code}")
+            for code, *others in reasons
         ],
         empty="None in 14 days.",
-        more=Link("All refusals", f"{page}?{query}") if found else None,
+        more=Link("All refusals", page) if reasons else None,
     )
+    axis = days_axis(days, today=today)
+    strip = Strip(bars, "calls", height=40)
+    chart = Chart("Refusals by day", [strip], axis) if reasons else None
+    return {"refusals": table, "refusals_by_day": chart}

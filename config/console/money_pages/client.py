@@ -5,8 +5,7 @@ from datetime import date, datetime, timedelta
 from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
-from django.db.models import Max, Sum
-from django.db.models.functions import TruncDate
+from django.db.models import Max
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -21,9 +20,8 @@ from config.console.tables import Chip, Column, Link, Row, Table
 from config.console.template_tags import dollars, share, short
 from config.money import in_dollars
 from usage.limits import effective_of_all
-from usage.models import Budget, MonthlyUsage, Refusal
+from usage.models import Budget, MonthlyUsage
 from usage.periods import Period
-from usage.refusal_log import KEPT
 from usage.spending import FOUR_WEEKS, Scope, Sums, forecast, total
 
 PEOPLE_SHOWN = 10
@@ -173,25 +171,3 @@ def _state(user: User, *, is_stopped: bool, now: datetime) -> Chip:
     if state == "yes":
         return Chip("well", "Active")
     return Chip("stopped" if not user.is_active else "over", state.capitalize())
-
-
-def refusals_of(client: Client, *, now: datetime) -> Chart:
-    """Two weeks of refusals, by day."""
-    today, number = Period.of(now).day, KEPT.days
-    places = [today - timedelta(days=back) for back in range(number - 1, -1, -1)]
-    rows = Refusal.objects.filter(client_id=client.pk, minute__gte=now - KEPT).order_by()
-    sums = dict(rows.values_list(TruncDate("minute")).annotate(number=Sum("number")))
-    page = f"{reverse('admin:usage_refusal_changelist')}?client_id__exact={client.pk}"
-    bars = [
-        Bar(
-            f"{day.day} {day:%b}",
-            sums.get(day, 0),
-            page,
-            f"{sums.get(day, 0):,} refusals",
-            0,
-            "errors",
-        )
-        for day in places
-    ]
-    strip = Strip(bars, unit="calls", name="Refusals", height=64)
-    return Chart("Refusals by day", [strip], days_axis(places, today=today))
