@@ -127,7 +127,7 @@ def test_the_page_shows_refusals_by_day(
         model="m",
         number=7,
     )
-    chart = console.get(page(organisation)).context["refusals"]
+    chart = console.get(page(organisation)).context["refusals_by_day"]
     assert [bar.value for bar in chart.strips[0].bars] == [0] * 13 + [7]
 
 

@@ -110,7 +110,7 @@ def test_the_documentation_grants_what_the_code_grants() -> None:
 EVERY_OPERATOR = {"index", "search", "logout", "password_change", "password_change_done", "jsi18n"}
 NOBODY = {"autocomplete", "view_on_site", None}
 # Further pages of a model, for whoever may look at it.
-FURTHER = {"releases_shellchannel_explain", "telemetry_event_volumes"}
+FURTHER = {"accounts_user_explain", "releases_shellchannel_explain", "telemetry_event_volumes"}
 PRINCIPALS = ("anonymous", "bearer", "none", *Role.values)
 # Of these, a short run asks with two.
 SHORT = ("anonymous", Role.SUPPORT.value)
