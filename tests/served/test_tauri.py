@@ -1,6 +1,7 @@
 """A release as it is made in earnest: signed by Tauri's own signer, published, served, and verified by minisign."""
 
 import base64
+import hashlib
 import json
 import os
 import shutil
@@ -118,13 +119,15 @@ def publisher(ground: Ground, workshop: Workshop, cdn: Cdn) -> Iterator[Service]
         assert service.errors() == []
 
 
-def published(service: Service, body: bytes, signature: str) -> requests.Response:
+def published(
+    service: Service, body: bytes, signature: str, options: str = ""
+) -> requests.Response:
     headers = {
         "Authorization": f"Bearer {SECRET}",
         "Content-Type": "application/json",
         "X-Manifest-Signature": signature,
     }
-    address = f"{service.url}{PUBLISH}?ch={CHANNEL}"
+    address = f"{service.url}{PUBLISH}?ch={CHANNEL}{options}"
     return requests.post(address, data=body, headers=headers, timeout=60)
 
 
@@ -149,6 +152,31 @@ def test_a_release_that_tauri_signs_is_published_served_and_verified_again_by_mi
         assert workshop.verifies(artifact, base64.b64decode(entry["signature"]))
         assert not workshop.verifies(artifact[:-1], base64.b64decode(entry["signature"]))
     assert not workshop.verifies(served.content + b"\n", signature)
+
+
+def test_a_release_for_a_share_reaches_its_shells_as_tauri_signed_it(
+    publisher: Service, workshop: Workshop, cdn: Cdn
+) -> None:
+    asked = f"{publisher.url}/v1/updates/manifest?ch={CHANNEL}&os=darwin&current_version=1.4.2"
+    stored = workshop.folder / "storage" / pointer_path(CHANNEL)
+    before = stored.read_bytes() if stored.exists() else None
+    manifest = workshop.folder / "latest.json"
+    manifest.write_text(json.dumps(workshop.build("1.4.3", cdn)))
+    body, signature = manifest.read_bytes(), workshop.sign(manifest)
+    response = published(publisher, body, signature, "&share=50")
+    assert (response.status_code, response.json()["share"]) == (201, 50)
+    answers = [requests.get(f"{asked}&install_id=shell-{n}", timeout=30) for n in range(20)]
+    # By what support computes.
+    digests = (hashlib.sha256(f"1.4.3:shell-{n}".encode()).hexdigest() for n in range(20))
+    places = [int(each[:8], 16) % 100 for each in digests]
+    assert [each.content == body for each in answers] == [place < 50 for place in places]
+    for each in answers:
+        assert each.headers["Cache-Control"].startswith("private")
+        if each.content == body:
+            header = base64.b64decode(each.headers["X-Manifest-Signature"])
+            assert workshop.verifies(each.content, header)
+    assert requests.get(asked, timeout=30).content != body
+    assert (stored.read_bytes() if stored.exists() else None) == before
 
 
 def test_an_artifact_that_tauri_signed_without_its_version_is_refused(
