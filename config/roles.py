@@ -131,6 +131,7 @@ ACTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "releases.shellchannel_resume": ("release", GRAVE),
     "releases.shellchannel_roll_back": ("release", GRAVE),
     "telemetry.event_export": ("auditor release", PLAIN),
+    "usage.budget_add": ("licensing", PLAIN),
     "usage.override_add": ("support licensing", PLAIN),
     "usage.override_end": ("support licensing", PLAIN),
     "usage.runningcall_end": ("support", PLAIN),

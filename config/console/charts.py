@@ -186,7 +186,7 @@ def days_axis(days: Sequence[date], *, today: date | None = None) -> list[str]:
     if today in days:
         place = days.index(today)
         # Its word is longer than its place.
-        for near in range(max(0, place - 2), min(len(words), place + 3)):
+        for near in range(max(0, place - 3), min(len(words), place + 4)):
             words[near] = ""
         words[place] = "today"
     return words

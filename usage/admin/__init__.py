@@ -1,5 +1,5 @@
-"""The operators' pages about the ledger, overrides, refusals and running calls."""
+"""The operators' pages about the ledger, budgets, overrides, stops, refusals and running calls."""
 
-from usage.admin import calls, ledger, overrides, refusals
+from usage.admin import calls, ledger, limits, overrides, refusals
 
-__all__ = ["calls", "ledger", "overrides", "refusals"]
+__all__ = ["calls", "ledger", "limits", "overrides", "refusals"]

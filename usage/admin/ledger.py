@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import Any
 from uuid import UUID
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -18,13 +20,14 @@ from accounts.audit import record
 from accounts.models import Session
 from config.console.base import ConsoleAdmin
 from config.console.columns import ChoiceFilter, exact, moment, person, tokens
-from config.console.template_tags import cell
+from config.console.template_tags import cell, share
 from config.money import in_dollars
 from usage.admin.call_story import ENDS, seconds, state_of, told
 from usage.admin.corrections import LowerCharge
 from usage.admin.export import lines
 from usage.models import Alert, MonthlyUsage, UsageRecord
 from usage.periods import Period
+from usage.settlement import SHARE_PERCENT
 
 MONTHS_SHOWN = 13
 
@@ -131,6 +134,20 @@ class UsageRecordAdmin(ExportedList, LargeList):
         return either | Q(user=person, session_id=identity) if person else either
 
 
+class NearCap(ChoiceFilter):
+    """By the caps of the latest admission."""
+
+    title, parameter_name = "share of a cap", "near"
+    choices_of = ((str(SHARE_PERCENT), f"{SHARE_PERCENT} % or more"), ("100", "all of it"))
+
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        near = (
+            Q(**{f"{kind}_cap__gt": 0, f"{kind}_used__gte": F(f"{kind}_cap") * int(value) / 100})
+            for kind in ("input", "output")
+        )
+        return rows.filter(reduce(or_, near), period=Period.of(timezone.now()).month)
+
+
 @admin.register(MonthlyUsage)
 class MonthlyUsageAdmin(LargeList):
     list_display = (
@@ -138,23 +155,33 @@ class MonthlyUsageAdmin(LargeList):
         person(),
         tokens("input_used", "input"),
         tokens("input_reserved", "held"),
+        "of_input",
         tokens("output_used", "output"),
         tokens("output_reserved", "held"),
+        "of_output",
         "day",
         tokens("day_used", "that day"),
         tokens("day_reserved", "held"),
     )
-    list_filter = (MonthFilter,)
+    list_filter = (MonthFilter, NearCap)
     list_select_related = ("user",)
     ordering = ("-period", "-pk")
     search_help_text = f"{THEIRS}, or the id of a user."
     uuid_fields = ("user_id",)
     fields = list_display
-    readonly_fields = ("month",)
+    readonly_fields = ("month", "of_input", "of_output")
 
     @admin.display(description="month", ordering="period")
     def month(self, row: MonthlyUsage) -> str:
         return f"{row.period:%Y-%m}"
+
+    @admin.display(description="of the input cap")
+    def of_input(self, row: MonthlyUsage) -> str:
+        return share(row.input_used, row.input_cap)
+
+    @admin.display(description="of the output cap")
+    def of_output(self, row: MonthlyUsage) -> str:
+        return share(row.output_used, row.output_cap)
 
 
 @admin.register(Alert)

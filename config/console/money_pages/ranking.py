@@ -13,7 +13,7 @@ from llmproxy.models import PersonalKey
 from usage.models import Budget
 from usage.spending import FOUR_WEEKS, Sums, forecast, total
 
-SHOWN, MOST_SHOWN = 10, 500
+SHOWN, MOST_SHOWN = 10, 100
 SUMMED = ("Calls", "Errors", "Disconnected", "Tokens in", "Cached", "Out", "Cost")
 # Sums of the ledger itself, in which calls without a key or a label are not.
 LEDGERS = {"key", "label"}

@@ -1,0 +1,164 @@
+"""The lists of budgets and of stops of model calls."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, cast
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+
+from accounts.models import Client, User
+from accounts.people.operators import may_touch
+from config.console.actions import Action, Result
+from config.console.base import ConsoleAdmin
+from config.console.columns import moment
+from config.console.template_tags import dollars, share
+from usage.admin.budgets import BudgetForm, SetBudget
+from usage.models import Budget, Stop
+from usage.periods import Period
+from usage.spending import FOUR_WEEKS, Scope, forecast
+
+
+class AnyBudgetForm(BudgetForm):
+    client = forms.ModelChoiceField(Client.objects.order_by("name"))
+    field_order = ("client", "monthly")
+
+
+class AddBudget(Action):
+    """For a client that has none yet; the rule and its consequences are those of the client's page."""
+
+    name = "add"
+    label = "Set a client's budget"
+    permission = "add"
+    form_class = AnyBudgetForm
+
+    def effects(self, target: None) -> Iterable[str]:
+        return SetBudget().effects(cast("Any", None))
+
+    def do(self, target: None, *, client: Client, **given: Any) -> Result:
+        return SetBudget().do(client, **given)._replace(then=None)
+
+
+@admin.register(Budget)
+class BudgetAdmin(ConsoleAdmin):
+    add_action = AddBudget()
+    list_display = ("client_page", "spent_now", "budget", "part", "forecast", "told")
+    list_display_links = None
+    list_select_related = ("client",)
+    ordering = ("client__name",)
+    search_fields = ("client__name",)
+    uuid_fields = ("client_id",)
+    fields = ("client", "budget", "spent_now", "told", moment("summed_at"))
+    readonly_fields = ("budget", "spent_now", "told")
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """With what each client on the page is still expected to spend, in one query."""
+        found = super().get_changelist_instance(request)
+        period = Period.of(timezone.now())
+        until = period.next_month.date() - timedelta(days=1)
+        clients = [row.client_id for row in found.result_list]
+        costs = Scope().costs_of("client", clients, period.day - FOUR_WEEKS, period.day)
+        for row in found.result_list:
+            ahead = forecast(costs[row.client_id], today=period.day, until=until)
+            row.ahead = sum(ahead.values())
+        return found
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        may = [
+            request.user.has_perm(each)
+            for each in ("accounts.client_budget", "usage.change_budget")
+        ]
+
+        @admin.display(description="")
+        def change(row: Budget) -> str:
+            page = reverse("admin:accounts_client_budget", args=[row.client_id])
+            link = '<a href="{}" class="button small" aria-label="Set the budget of {}">Set…</a>'
+            return format_html(link, page, row.client) if any(may) else ""
+
+        return (*self.list_display, change)
+
+    @admin.display(description="client", ordering="client__name")
+    def client_page(self, row: Budget) -> str:
+        page = reverse("admin:accounts_client_change", args=[row.client_id])
+        return format_html('<a href="{}">{}</a>', page, row.client)
+
+    @admin.display(description="spent this month", ordering="spent")
+    def spent_now(self, row: Budget) -> str:
+        return _number(dollars(_spent(row)))
+
+    @admin.display(description="budget", ordering="monthly")
+    def budget(self, row: Budget) -> str:
+        return _number(dollars(row.monthly))
+
+    @admin.display(description="share")
+    def part(self, row: Budget) -> str:
+        return share(_spent(row), row.monthly)
+
+    @admin.display(description="forecast")
+    def forecast(self, row: Any) -> str:
+        return _number(dollars(_spent(row) + row.ahead))
+
+    @admin.display(description="state")
+    def told(self, row: Budget) -> str:
+        if row.exceeded_at:
+            return "spent: model calls are refused"
+        return "operators were told of 80 %" if row.warned_at else ""
+
+    def audit_target(self, row: Budget) -> object:
+        return row.client_id
+
+    def row_name(self, row: Budget) -> str:
+        return f"Budget of {row.client}"
+
+
+def _spent(row: Budget) -> int:
+    """Of this month: the worker sums it every minute."""
+    return row.spent if row.period == Period.of(timezone.now()).month else 0
+
+
+def _number(text: str) -> str:
+    return format_html('<span class="number">{}</span>', text)
+
+
+@admin.register(Stop)
+class StopAdmin(ConsoleAdmin):
+    list_display = ("person", moment("stopped_at", "since"), moment("ends_at", "until"), "reason")
+    list_display_links = None
+    list_select_related = ("user",)
+    search_fields = ("user__email", "reason")
+    uuid_fields = ("user_id",)
+    fields = list_display
+    readonly_fields = ("person",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Stop]:
+        return Stop.objects.in_force(at=timezone.now())
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        rights = ("accounts.user_restart_calls", "accounts.change_user")
+        may = [request.user.has_perm(each) for each in rights]
+
+        @admin.display(description="")
+        def restart(row: Any) -> str:
+            page = reverse("admin:accounts_user_restart_calls", args=[row.pk])
+            link = '<a href="{}" class="button small" aria-label="Restart model calls of {}">Restart…</a>'
+            return (
+                format_html(link, page, row.user)
+                if any(may) and may_touch(request, row.user)
+                else ""
+            )
+
+        return (*self.list_display, restart)
+
+    @admin.display(description="person", ordering="user__email")
+    def person(self, row: Stop) -> str:
+        user: User = cast("Any", row).user
+        page = reverse("admin:accounts_user_change", args=[row.pk])
+        return format_html('<a href="{}">{}</a>', page, user)
+
+    def row_name(self, row: Stop) -> str:
+        return f"Stop of {cast('Any', row).user}"
