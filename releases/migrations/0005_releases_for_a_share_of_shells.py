@@ -4,6 +4,8 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+    """To the release before, a publication for a share is one whose storing began and did not end: it is not offered."""
+
     dependencies = [
         ("releases", "0004_purges_and_halted_channels"),
     ]
