@@ -38,7 +38,7 @@ def test_a_running_call_is_listed_and_an_ended_one_is_not(console: Browser, worl
     text = " ".join(listed.content.decode().split())
     for said in (world.person.email, "Acme", "small", "Running", "1,234", "s ago"):
         assert said in text, said
-    assert RUNNING in shown(console, "/admin/")
+    assert RUNNING in shown(console, reverse("admin:usage_usagerecord_changelist"))
     page = shown(console, reverse("admin:usage_runningcall_change", args=[call.pk]))
     assert str(call.pk) in page
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 
@@ -13,7 +12,7 @@ from accounts.admin.person_action import PersonAction
 from accounts.models import User
 from config.console.actions import BulkAction, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin
-from config.console.columns import tokens
+from config.console.columns import person, tokens
 from config.console.template_tags import cell, instant
 from usage.admin.call_story import state_of, told
 from usage.models import RunningCall
@@ -92,7 +91,7 @@ class RunningCallAdmin(ConsoleAdmin):
     change_form_template = "admin/console/call.html"
     list_display = (
         "since",
-        "person",
+        person(),
         "client",
         "model",
         "chip",
@@ -109,11 +108,6 @@ class RunningCallAdmin(ConsoleAdmin):
 
     def page_context(self, request: HttpRequest, row: RunningCall) -> dict[str, Any]:
         return told(row, now=timezone.now())
-
-    @admin.display(description="person", ordering="user__email")
-    def person(self, call: RunningCall) -> str:
-        page = reverse("admin:accounts_user_change", args=[call.user_id])
-        return format_html('<a href="{}">{}</a>', page, call.user)
 
     @admin.display(description="client", ordering="user__client__name")
     def client(self, call: RunningCall) -> str:

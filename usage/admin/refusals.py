@@ -16,7 +16,7 @@ from django.utils.http import urlencode
 from accounts.admin.large_lists import THEIRS, LargeList
 from config.api.problems import titles
 from config.console.charts import Bar, Chart, Strip, days_axis
-from config.console.columns import ChoiceFilter, moment
+from config.console.columns import ChoiceFilter, exact, moment, tokens
 from config.console.tables import Column, Link, Row, Table
 from usage.models import Refusal
 from usage.refusal_log import KEPT
@@ -31,7 +31,14 @@ class CodeFilter(ChoiceFilter):
 
 @admin.register(Refusal)
 class RefusalAdmin(LargeList):
-    list_display = (moment("last_at", "time"), "who", "reason", "model", "number", "left")
+    list_display = (
+        exact("last_at", "time"),
+        "who",
+        "reason",
+        "model",
+        tokens("number", "count"),
+        "left",
+    )
     change_form_template = "admin/console/refusal.html"
     list_filter = (CodeFilter, "minute")
     link_lookups = ("user__id__exact", "client_id__exact")
