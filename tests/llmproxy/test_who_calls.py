@@ -8,7 +8,7 @@ from django.core.cache import cache
 from rest_framework.test import APIClient
 
 from accounts.models import Client, User
-from llmproxy.calls import attempt
+from llmproxy.dialects import asking
 from tests.ended import ENDS, end_access
 from usage.models import MonthlyUsage, UsageRecord
 from usage.periods import Period
@@ -25,7 +25,7 @@ def no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: Any, **__: Any) -> None:
         pytest.fail("a provider was asked")
 
-    monkeypatch.setattr(attempt, "Exchange", asked)
+    monkeypatch.setattr(asking, "Exchange", asked)
 
 
 @pytest.fixture(autouse=True)
