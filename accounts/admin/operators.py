@@ -63,6 +63,7 @@ class NewOperator(Action):
         code = add_by_code(email=email, **given)
         begin = settings.BASE_URL + reverse("account:one-time")
         shown = {"code": code, "email": email.lower(), "roles": given["roles"], "begin": begin}
+        shown["is_asked"] = settings.OPERATOR_SECOND_FACTOR
         shown["console"] = settings.BASE_URL + reverse("admin:login")
         return OneTimeResult(template="admin/console/new_operator.html", shown=shown)
 

@@ -94,6 +94,7 @@ def operator_added(*, user: User, roles: list[str], by: str) -> None:
     link = settings.BASE_URL + reverse("account:one-time")
     console = settings.BASE_URL + reverse("admin:login")
     given: dict[str, Any] = {"roles": ", ".join(roles), "by": by, "link": link, "console": console}
+    given["is_asked"] = settings.OPERATOR_SECOND_FACTOR
     _queue("operator", user, **given)
 
 

@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDi
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from config.api.problems import Problem
@@ -251,10 +251,8 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             row, name = result.undo
             console: Any = self.admin_site.get_model_admin(type(row))
             links.append((f"{console.action(name).label}…", console.link(request, name, row)))
-        for label, address in links:
-            if address:
-                said += format_html(' <a href="{}">{}</a>', address, label)
-        return said
+        named = [(address, label) for label, address in links if address]
+        return said + format_html_join(SafeString(" · "), ' <a href="{}">{}</a>', named)
 
     def _refuse(self, request: HttpRequest, form: BaseForm, problem: Problem) -> None:
         if isinstance(problem, BulkFailure):

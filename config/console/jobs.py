@@ -161,7 +161,8 @@ def _failed_table(request: HttpRequest) -> Table:
         rows.append(Row([job.task_name, cause, to if may_see else to._replace(href=""), at], page))
     columns = [Column("Job"), Column("Cause"), Column("For"), Column("Failed", kind="time")]
     more = f"{reverse('admin:procrastinate_procrastinatejob_changelist')}?status=failed"
-    return Table(columns, rows, "No job has failed.", Link("All failed jobs", more))
+    link = Link("All failed jobs", more) if rows else None
+    return Table(columns, rows, "No job has failed.", link)
 
 
 def _nights_table() -> Table:

@@ -197,6 +197,9 @@ class LicenceAdmin(ConsoleAdmin):
     )
     readonly_fields = ("entitlement_names", "status_label")
 
+    def row_name(self, row: Licence) -> str:
+        return str(row.client)
+
     def audit_target(self, row: Licence) -> object:
         return row.client_id
 

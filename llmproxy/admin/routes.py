@@ -169,12 +169,10 @@ class TryRoute(Action):
         if trial.failure:
             failed = f"{target}: the try failed after {trial.seconds:.1f} s."
             return Result(failed, target, f"{trial.failure} Nothing was changed.", messages.ERROR)
-        told = (
-            "no usage"
-            if trial.usage is None
-            else f"{trial.usage.input} and {trial.usage.output} tokens"
-        )
-        return Result(f"{target} answered in {trial.seconds:.1f} s and reported {told}.", target)
+        told = "It reported no usage."
+        if trial.usage:
+            told = f"It reported {trial.usage.input} input and {trial.usage.output} output tokens."
+        return Result(f"{target} answered in {trial.seconds:.1f} s.", target, told)
 
 
 @admin.register(Route)
