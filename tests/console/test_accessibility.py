@@ -59,4 +59,4 @@ def test_no_page_has_a_serious_fault_or_grows_sideways(
                 found.append(["grows sideways"])
             if found:
                 faults[address] = found
-    assert faults == {}
+    assert not faults, "\n".join(f"{address} {each}" for address, each in faults.items())
