@@ -15,7 +15,7 @@ from accounts.audit import Actor
 from accounts.models import User
 from config.console.actions import Action, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin, uuid_in
-from config.console.columns import ChoiceFilter, moment, person, tokens, yes_no
+from config.console.columns import ChoiceFilter, moment, tokens, yes_no
 from licensing.models import Licence
 from usage.limits import PlanCaps
 from usage.models import Override
@@ -133,7 +133,7 @@ class OverrideAdmin(ConsoleAdmin):
     row_actions = (EndOverride(),)
     add_action = GrantOverride()
     list_display = (
-        person(),
+        "user",
         yes_no("is_extra", "addition"),
         tokens("monthly_input_tokens"),
         tokens("monthly_output_tokens"),
