@@ -167,8 +167,7 @@ SELECT at, 'nightly:done', 'manage.py nightly', job, job, '', '',
        '{"says": "0 people, 95th percentile -", "seconds": 0.1, "host": "grown"}'
 FROM generate_series(%(begin)s::timestamptz, %(now)s::timestamptz, interval '1 day') AS at,
      unnest(ARRAY['sync_subscriptions', 'expire_grace', 'check_usage_alerts', 'learn_token_factors', 'prune_audit_log',
-                  'prune_refresh_tokens', 'prune_personal_keys', 'prune_refusals',
-                  'count_telemetry', 'prune_telemetry']) AS job
+         'prune_refresh_tokens', 'prune_personal_keys', 'prune_refusals', 'count_telemetry', 'prune_telemetry']) AS job
 """
 
 # Twenty apps, ten versions, thirty names; ids at random, which is the worst that shells can do.
