@@ -7,6 +7,7 @@ picture is one image; what a pointer opens lies over it, and the table behind it
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from django.utils.text import slugify
@@ -41,11 +42,13 @@ class Strip:
     unit: str = "money"
     line: tuple[int, str] | None = None
     name: str = ""
+    # Of its column in the table, where that is not its name.
+    head: str = ""
     height: int = 84
     # Of a curve: where it is expected to end, with a name.
     end: tuple[int, str] | None = None
 
-    @property
+    @cached_property
     def top(self) -> int:
         """The end of the scale: a round number, as is its half."""
         marks = [mark[0] for mark in (self.line, self.end) if mark]
@@ -172,7 +175,7 @@ class Chart:
 
     @property
     def heads(self) -> list[str]:
-        return [strip.name or NAMES[strip.unit] for strip in self.strips]
+        return [strip.head or strip.name or NAMES[strip.unit] for strip in self.strips]
 
 
 def days_axis(days: Sequence[date], *, today: date | None = None) -> list[str]:

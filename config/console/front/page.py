@@ -15,7 +15,8 @@ from config.console.attention.kinds import Item, Level
 from config.console.front import pictures
 from config.management.nightly import last_runs
 from licensing.models import Licence, Standing
-from releases.models import MicroApp, Publication, ShellChannel
+from releases.delivery.cdn import is_purged
+from releases.models import MicroApp, Publication, Purge, ShellChannel
 from telemetry.volumes import volumes
 from usage.models import Budget, Refusal, RunningCall
 from usage.periods import Period
@@ -52,14 +53,26 @@ def _licences(request: HttpRequest, now: datetime) -> dict[str, Any]:
 
 
 def _channels(request: HttpRequest, now: datetime) -> list[Any]:
-    """The channels as their list shows them, each with since when it offers that."""
+    """The channels as their list shows them, with whether it arrives at the CDN, and since when it is offered."""
     console: Any = admin.site.get_model_admin(ShellChannel)
     newest = Publication.objects.stored().order_by("release__channel_id", "-pk")
-    since = dict(
-        newest.distinct("release__channel_id").values_list("release__channel_id", "stored_at")
-    )
+    ones = newest.distinct("release__channel_id")
+    since = dict(ones.values_list("release__channel_id", "stored_at"))
+    purges = {each.channel_id: each for each in Purge.objects.newest()} if is_purged() else {}
+
+    def arrives(row: Any) -> str:
+        if (purge := purges.get(row.pk)) is None:
+            return "not checked"
+        return console.at_the_cdn(row) or ("serves it" if purge.confirmed_at else "under way")
+
     return [
-        (row, console.state(row), console.version(row), console.at_the_cdn(row), since.get(row.pk))
+        (
+            row,
+            console.state(row),
+            console.version(row),
+            arrives(row),
+            row.halted_at or since.get(row.pk),
+        )
         for row in console.get_queryset(request)
     ]
 

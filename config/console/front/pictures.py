@@ -136,7 +136,7 @@ def _strips(
                 )
             ],
             unit,
-            name=name,
+            head=name,
             height=32 if which else 84,
         )
         for which, (unit, name, kind, values) in enumerate(columns)
