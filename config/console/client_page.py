@@ -148,7 +148,7 @@ class ClientAdmin(ConsoleAdmin):
 
     def page_context(self, request: HttpRequest, row: Client) -> dict[str, Any]:
         now = timezone.now()
-        licence = Licence.objects.select_related("plan", "client").filter(client=row).first()
+        licence = getattr(row, "licence", None)
         live = Session.objects.filter(user__client=row).live(at=now).select_related("user")
         sessions = list(live.order_by("-last_used_at")[:SESSIONS_SHOWN])
         budget = getattr(row, "budget", None)
