@@ -46,9 +46,9 @@ class Chosen:
             model=given.get("model"),
             provider=given.get("provider"),
         )
-        by = given.get("by", "")
+        by, first = given.get("by", ""), "person" if scope.client_id else "client"
         until = after - timedelta(days=1)
-        return cls(scope, since, until, is_year, by if by in GROUPS else "client", today, given)
+        return cls(scope, since, until, is_year, by if by in GROUPS else first, today, given)
 
     @property
     def is_now(self) -> bool:

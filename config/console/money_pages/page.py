@@ -46,7 +46,7 @@ def page(request: HttpRequest) -> HttpResponse:
         **admin.site.each_context(request),
         "title": "Usage & money",
         "filters": list(_filters(chosen)),
-        "kept": [("by", chosen.by)],
+        "kept": [("by", chosen.by)] if "by" in chosen.given else [],
         "facts": list(_facts(chosen, whole, earlier, before, end)),
         "chart": _chart(chosen, here, expected),
         "tabs": [(f"By {by}", chosen.address(by=by, all=""), by == chosen.by) for by in GROUPS],
