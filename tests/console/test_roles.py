@@ -18,7 +18,7 @@ from pytest_django.fixtures import Settings
 from accounts.admin.exports import ExportedList
 from accounts.admin.operators import OperatorAction
 from accounts.audit import Actor
-from accounts.models import Role, User
+from accounts.models import Client, Role, User
 from accounts.sessions.sign_in import TokenPair
 from config.console.actions import Action
 from config.roles import ACTIONS, RIGHTS, VIEWS
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OTHERS = {Role.SUPPORT, Role.LICENSING, Role.RELEASE, Role.AUDITOR}
 # Rights to see a block of another page, whose rows have no page of their own.
 CLOSED = "nobody's"
-BLOCKS = {"releases.appchannel", "usage.budget", "usage.stop"}
+BLOCKS = {"releases.appchannel"}
 
 
 def documented() -> list[dict[str, str]]:
@@ -111,6 +111,12 @@ EVERY_OPERATOR = {"index", "search", "logout", "password_change", "password_chan
 NOBODY = {"autocomplete", "view_on_site", None}
 # Further pages of a model, for whoever may look at it.
 FURTHER = {"accounts_user_explain", "releases_shellchannel_explain", "telemetry_event_volumes"}
+# Addresses of no model, with the right that each wants.
+OF_NO_MODEL = {
+    "usage_and_money": "usage.monthlyusage",
+    "usage_and_money_export": "usage.usagerecord_export",
+    "usage_statement": "usage.usagerecord_export",
+}
 PRINCIPALS = ("anonymous", "bearer", "none", *Role.values)
 # Of these, a short run asks with two.
 SHORT = ("anonymous", Role.SUPPORT.value)
@@ -126,6 +132,10 @@ def routes(request: Any) -> Iterator[Asked]:
         if not isinstance(pattern, URLResolver):
             if pattern.name in EVERY_OPERATOR - {"logout"}:
                 yield "GET", reverse(f"admin:{pattern.name}"), None
+            elif right := OF_NO_MODEL.get(pattern.name):
+                ending = ["csv"] if right.endswith("_export") else []
+                asked = f"?client={Client.objects.all()[0].pk}&month=2026-11"
+                yield "GET", f"{reverse(f'admin:{pattern.name}', args=ending)}{asked}", right
             else:
                 known = {*EVERY_OPERATOR, *NOBODY, "login", "app_list"}
                 assert pattern.name in known, ADD_A_ROUTE.format(pattern.name)

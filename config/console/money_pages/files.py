@@ -53,6 +53,7 @@ def statements_of(chosen: Chosen, *, may_export: bool) -> Table | None:
 
 def export(request: HttpRequest, ending: str) -> StreamingHttpResponse:
     """Downloads daily usage with the filters of the page."""
+    _check(request, ending)
     chosen = Chosen.of(request)
     _note(request, ending)
     content = _lines(chosen, ending)
@@ -86,6 +87,7 @@ def _lines(chosen: Chosen, ending: str) -> Iterator[bytes]:
 
 def statement(request: HttpRequest, ending: str) -> StreamingHttpResponse:
     """Downloads a client's statement of a month."""
+    _check(request, ending)
     client = get_object_or_404(Client, pk=uuid_in(request.GET.get("client")))
     month = first_day(request.GET.get("month", ""), len("2026-11"))
     if month is None:
@@ -103,11 +105,15 @@ def statement(request: HttpRequest, ending: str) -> StreamingHttpResponse:
     return file_response([content], name=name, ending=ending, now=timezone.now())
 
 
-def _note(request: HttpRequest, ending: str) -> None:
-    """Writes the event of an export, which not every role may make."""
+def _check(request: HttpRequest, ending: str) -> None:
+    """Not every role may make files."""
     if not request.user.has_perm(EXPORT):
         raise PermissionDenied
     if ending not in FORMATS:
         raise Http404
+
+
+def _note(request: HttpRequest, ending: str) -> None:
+    """Writes the event of an export."""
     chosen = {name: value for name, value in request.GET.items() if len(value) <= MOST_NOTED}
     record("usage:exported", ending, by=actor_of(request), now=timezone.now(), after=chosen)
