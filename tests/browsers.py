@@ -20,5 +20,5 @@ def note_complaints(page: Page, complaints: list[str]) -> None:
 def take_act(page: Page, name: str) -> None:
     """Follows an act on the row that is shown, out of the menu *More* where it is not in sight."""
     if page.get_by_role("link", name=name).count() == 0:
-        page.get_by_text("More", exact=True).click()
+        page.locator(".actions summary", has_text="More").click()
     page.get_by_role("link", name=name).first.click()

@@ -73,7 +73,7 @@ def test_a_licence_is_put_into_grace_with_a_few_clicks(
         )
         page.get_by_label("Reason").fill("Agreed by phone.")
         page.get_by_role("button", name="Change licence status").click()
-        expect(page.locator(".messagelist")).to_contain_text("is grace now")
+        expect(page.locator(".messagelist")).to_contain_text("is in its grace period until")
         shown = page.locator('time[title="2100-03-01 20:00:00 UTC"]').first
         expect(shown).to_have_text("2 Mar 2100")
     licence.refresh_from_db()
@@ -93,7 +93,7 @@ def test_several_people_are_chosen_and_revoked(base_url: str, operator: User, wo
         expect(page.locator(".effects")).to_contain_text("within 15 seconds")
         page.get_by_label("Reason").fill("Laptops lost.")
         page.get_by_role("button", name="End all sessions").click()
-        expect(page.locator(".messagelist")).to_contain_text("sessions ended: 2")
+        expect(page.locator(".messagelist")).to_contain_text("are ended: 2")
     assert Session.objects.filter(ended_at=None).count() == 1
 
 
@@ -149,7 +149,7 @@ def test_the_console_works_without_scripts(base_url: str, operator: User, world:
         page.goto(reverse("admin:accounts_user_revoke", args=[world.person.pk]))
         page.get_by_label("Reason").fill("Laptop lost.")
         page.get_by_role("button", name="End all sessions").click()
-        expect(page.locator(".messagelist")).to_contain_text("sessions ended: 1")
+        expect(page.locator(".messagelist")).to_contain_text("are ended: 1")
         expect(page.locator("#zone")).to_have_text("Times: UTC.")
 
 
@@ -166,8 +166,8 @@ def test_people_are_invited_from_their_clients_page(
         page.get_by_label("Emails").fill("ada@borealis.test, bert@borealis.test")
         page.get_by_role("button", name="Invite people").click()
         expect(page.locator(".messagelist")).to_contain_text("Invitations on their way: 2")
-        expect(page.locator("table.people")).to_contain_text("invited, until")
-        page.get_by_role("link", name="Who has not accepted yet").click()
+        expect(page.get_by_role("link", name="ada@borealis.test")).to_be_visible()
+        page.get_by_role("link", name="not accepted").click()
         expect(page.locator("#result_list tbody tr")).to_have_count(2)
     assert User.objects.filter(client=client).count() == 2
 
@@ -205,7 +205,7 @@ def test_a_person_is_moved_by_the_name_of_a_client(
     with desk(base_url, operator, java_script_enabled=scripts) as page:
         page.goto(reverse("admin:accounts_user_change", args=[world.person.pk]))
         take_act(page, "Move to another client")
-        page.get_by_label("Client").fill("borealis <script>")
+        page.get_by_label("Client", exact=True).fill("borealis <script>")
         page.get_by_label("Reason").fill("Changed jobs.")
         page.get_by_role("button", name="Move to another client").click()
         expect(page.locator(".messagelist")).to_contain_text("sessions ended: 1")
