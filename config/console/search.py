@@ -93,7 +93,8 @@ class Kind(NamedTuple):
 
     def found(self, term: Term) -> list[Any]:
         """The rows, one more than are shown if there are more."""
-        rows = self.model._default_manager.filter(self.query(term))  # noqa: SLF001 - documented
+        model: Any = self.model
+        rows = model.objects.filter(self.query(term))
         rows = rows.select_related(*self.related) if self.related else rows
         return list(rows.order_by(*self.order)[: SHOWN + 1])
 

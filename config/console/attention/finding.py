@@ -22,10 +22,10 @@ from llmproxy.models import LanguageModel, Provider, Route
 from releases.delivery.cdn import is_purged
 from releases.models import Publication, Purge, ShellChannel
 from telemetry.models import DailyShare
+from usage.alerts import near_caps
 from usage.budgets import percent_of
 from usage.models import Alert, Budget
 from usage.periods import Period
-from usage.standings import near_caps
 
 # A worker beats every ten seconds and starts due jobs within one.
 BEAT_OVERDUE = timedelta(minutes=1)

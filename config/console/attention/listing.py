@@ -18,10 +18,10 @@ from config.console.navigation import Count
 from licensing.models import Brake, Licence, Standing
 from llmproxy.models import Provider
 from releases.models import ShellChannel
+from usage.alerts import cap_alerts
 from usage.budgets import warned
 from usage.models import Alert, Override, Stop, UsageRecord
 from usage.periods import Period
-from usage.standings import cap_alerts
 
 GRACE_AHEAD = timedelta(days=14)
 DECISION_AHEAD = timedelta(days=7)
