@@ -10,7 +10,7 @@ from django.conf import settings
 from accounts import hooks
 from config import serving
 from config.console import client_page, jobs, person_page
-from config.console.attention import watch
+from config.console.attention import meanings, watch
 from config.console.money_pages import page as usage_and_money
 from config.middleware import request_log
 from licensing.callers import claims_of, load_caller
@@ -32,7 +32,7 @@ if settings.SENTRY_DSN:
 # How long an exiting process waits for its last settlements.
 SETTLING_SECONDS = 10.0
 # Each module registers its pages with the console, after every app's own.
-PAGES = (client_page, jobs, person_page, usage_and_money)
+PAGES = (client_page, jobs, meanings, person_page, usage_and_money)
 
 hooks.register(
     hooks.Above(

@@ -113,6 +113,7 @@ OAUTH_PROVIDERS = secret("OAUTH_PROVIDERS", default="", check=provider_settings.
 _email: dict[str, Any] = env.email_url("EMAIL_URL") or {}
 DEFAULT_FROM_EMAIL: str = env.str("DEFAULT_FROM_EMAIL", validate=sender) or ""
 OPERATOR_EMAILS: list[str] = env.emails("OPERATOR_EMAILS") or []
+ALERT_WEBHOOK_URL = secret("ALERT_WEBHOOK_URL", default="", check=address_or_empty)
 NIGHTLY_AT: time | None = env.time_of_day("NIGHTLY_AT", "02:30")
 TELEMETRY_RETENTION_DAYS: int = env.int("TELEMETRY_RETENTION_DAYS", 90, validate=DAYS) or 90
 TELEMETRY_DAILY_MB: int = env.int("TELEMETRY_DAILY_MB", 2048, validate=POSITIVE) or 2048

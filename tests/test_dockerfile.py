@@ -120,7 +120,9 @@ def test_rules_of_dockerignore_are_read_as_docker_reads_them() -> None:
 def test_the_image_holds_the_whole_service_and_nothing_else() -> None:
     tops = {path.split("/")[0] for path in context()}
     own = {each.name for each in apps.get_app_configs() if (ROOT / each.name).is_dir()}
-    assert tops == own | {"manage.py", "requirements.lock", "templates"}
+    assert tops == own | {"docs", "manage.py", "requirements.lock", "templates"}
+    # The console shows operators what to do about an alert.
+    assert [each for each in context() if each.startswith("docs")] == ["docs/operating.md"]
 
 
 @pytest.mark.full

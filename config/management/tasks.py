@@ -1,12 +1,13 @@
-"""The worker's night."""
+"""The worker's night, and what it tells operators."""
 
 import logging
 
 from django.conf import settings
 
 from accounts.audit import Actor
+from config.console.attention import telling
 from config.db.connections import database_now
-from config.jobs.queue import NIGHT, periodic
+from config.jobs.queue import NIGHT, URGENT, periodic
 from config.management import nightly
 
 log = logging.getLogger(__name__)
@@ -20,3 +21,9 @@ def run_night(timestamp: int) -> None:
     by = Actor(name="the worker, every night")
     for job, outcome in nightly.run_due(at=settings.NIGHTLY_AT, by=by, now=database_now()):
         log.info("night_job_ended", extra={"task": job.name, "outcome": outcome.end.value})
+
+
+@periodic("* * * * *", name="attention.tell", queue="attention", priority=URGENT)
+def tell(timestamp: int) -> None:
+    """Every minute: queues messages about what needs attention or does so no more."""
+    telling.tell(now=database_now())

@@ -107,7 +107,15 @@ def test_the_documentation_grants_what_the_code_grants() -> None:
 
 
 # Who else may open an address of the console, by the name of its route: every operator, or nobody.
-EVERY_OPERATOR = {"index", "search", "logout", "password_change", "password_change_done", "jsi18n"}
+EVERY_OPERATOR = {
+    "index",
+    "alerts",
+    "search",
+    "logout",
+    "password_change",
+    "password_change_done",
+    "jsi18n",
+}
 NOBODY = {"autocomplete", "view_on_site", None}
 # Further pages of a model, for whoever may look at it.
 FURTHER = {"accounts_user_explain", "releases_shellchannel_explain", "telemetry_event_volumes"}

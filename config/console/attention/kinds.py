@@ -1,7 +1,7 @@
 """A kind of what needs attention: the rows that do, by one short query, and the action that answers each.
 
-``templates/admin/attention`` has the sentence of each kind, and of those that are mailed ``templates/mail/attention``
-the subject, in the first line, and the text.
+``templates/admin/attention`` has the sentence of each kind, and ``templates/mail/attention``, of those that are
+told, the subject, in the first line and without names of people, and of those that are mailed the text.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -59,8 +59,8 @@ class Kind:
     def found(self, now: datetime) -> Rows:
         return self.rows.all() if isinstance(self.rows, QuerySet) else self.rows(now)
 
-    def items(self, found: Rows, now: datetime) -> Iterator["Item"]:
-        """An item for each of the first rows, and one for the number of the others."""
+    def items(self, found: Rows, now: datetime, *, whole: bool = False) -> Iterator["Item"]:
+        """An item for each of the first rows, and one for the number of the others, or all if ``whole``."""
         rows: Any = self.then(found, now) if self.then and isinstance(found, QuerySet) else found
         rows = rows if isinstance(rows, QuerySet) else list(rows)
         if not self.shown:
@@ -68,15 +68,16 @@ class Kind:
             numbers = rows.order_by().aggregate(number=Count("pk"), **since)
             yield Item(self, Found(**numbers), more=numbers["number"])
             return
-        first = list(rows if self.is_mailed else rows[: self.shown + 1])
-        few = self.is_mailed or len(first) <= self.shown
+        whole = whole or self.is_mailed
+        first = list(rows if whole else rows[: self.shown + 1])
+        few = whole or len(first) <= self.shown
         yield from (Item(self, row) for row in (first if few else first[: self.shown]))
         if not few:
             number = len(rows) if isinstance(rows, list) else rows.count()
             yield Item(self, first[-1], more=number - self.shown)
 
 
-def items_of(kinds: Iterable[Kind], *, now: datetime) -> Iterator["Item"]:
+def items_of(kinds: Iterable[Kind], *, now: datetime, whole: bool = False) -> Iterator["Item"]:
     """The items of kinds. One query asks which of those that are queries have rows at all: most have none."""
     found = {kind: kind.found(now) for kind in kinds}
     probes = [
@@ -87,7 +88,7 @@ def items_of(kinds: Iterable[Kind], *, now: datetime) -> Iterator["Item"]:
     there = {name for (name,) in probes[0].union(*probes[1:], all=True)} if probes else ()
     for kind, rows in found.items():
         if kind.name in there or not isinstance(rows, QuerySet):
-            yield from kind.items(rows, now)
+            yield from kind.items(rows, now, whole=whole)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Web processes watch, because a stopped worker cannot report itself. An alert is raised once, as an audit event and a
 mail, again each day while it lasts, and cleared by another event when it is over. While no worker runs, this process
-sends the mail itself.
+sends the mail and posts the message itself.
 """
 
 import logging
@@ -14,11 +14,10 @@ from time import monotonic
 
 from django.conf import settings
 from django.db import transaction
-from django.urls import reverse
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
-from config.console.attention import listing
+from config.console.attention import listing, telling
 from config.console.attention.finding import STILL_AFTER
 from config.console.attention.kinds import Item
 from config.db.advisory_locks import alone
@@ -46,6 +45,8 @@ def watch(*, now: datetime) -> list[str]:
         for name, item in present.items():
             if name not in standing or standing[name] < now - AGAIN_AFTER:
                 _raise(item, by_hand=WORKER in present, now=now)
+        if WORKER in present:
+            telling.tell_by_hand(now=now)
         release_connection()
         return sorted(present)
 
@@ -67,7 +68,9 @@ def _raise(item: Item, *, by_hand: bool, now: datetime) -> None:
     """
     if item.name == WORKER:
         log.error("worker_stands_still")
-    (subject, text), page = item.mail(), reverse("admin:index")
+    (subject, text), links = item.mail(), telling.links(item)
+    page = links["page"]
+    text += f"\n\n[What to do] {settings.BASE_URL}{links['meaning']}"
     if by_hand and settings.OPERATOR_EMAILS:
         with suppress(Refused):
             mail = for_operators(subject=subject, text=text, path=page)
