@@ -16,7 +16,7 @@ from django.utils.module_loading import import_string
 
 from accounts.models import Role
 from config.api.problems import Problem
-from config.console.navigation import label_of
+from config.console.frame.navigation import label_of
 from config.roles import ACTIONS, VIEWS
 from tests.tools.folders import ROOT
 

@@ -24,8 +24,8 @@ from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from config.console.action_views import ActionAdmin
+from config.console.frame.navigation import label_of
 from config.console.list_filters import FILTER, RestrictedAdmin, expanded
-from config.console.navigation import label_of
 
 COUNTED_ROWS = 10_000
 

@@ -22,11 +22,11 @@ from accounts.models import AuditEvent, User
 from accounts.people.operators import IS_AN_OPERATOR, actor_of, may_touch, record_refused_sign_in
 from config.api.problems import Problem
 from config.console.attention.listing import counts
+from config.console.frame.navigation import Count, navigation
+from config.console.frame.problem_pages import problem_page
 from config.console.front.page import at_a_glance
 from config.console.impact import affected, aftermath
 from config.console.list_filters import RestrictedAdmin
-from config.console.navigation import Count, navigation
-from config.console.problem_pages import problem_page
 from config.console.search import search
 from config.console.signing_in import OperatorSignIn, OwnPassword
 from config.middleware.request_id import current

@@ -14,7 +14,7 @@ from accounts.models import AuditEvent, Client, ConnectionRevocation, Operator
 from accounts.sessions import reuse
 from config.console.attention import finding as find
 from config.console.attention.kinds import Item, Kind, Level, items_of
-from config.console.navigation import Count
+from config.console.frame.navigation import Count
 from licensing.models import Brake, Licence, Standing
 from llmproxy.models import Provider
 from releases.models import ShellChannel

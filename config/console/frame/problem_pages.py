@@ -12,7 +12,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from accounts.factors import gate
 from accounts.models import User
 from config.api.problems import PermissionRefused, Problem
-from config.console.navigation import label_of
+from config.console.frame.navigation import label_of
 from config.middleware.request_id import id_of
 from config.roles import ACTIONS, VIEWS
 
