@@ -201,7 +201,7 @@ TEMPLATES = [
             ],
             "libraries": {
                 "console": "config.console.template_tags",
-                "console_lists": "config.console.list_tags",
+                "console_lists": "config.console.lists.tags",
                 "versions": "config.console.version_tags",
             },
         },

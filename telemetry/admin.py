@@ -18,7 +18,7 @@ from accounts.admin.exports import ExportedList
 from accounts.audit import record
 from accounts.models import Client, User
 from config.console.base import uuid_in
-from config.console.columns import ChoiceFilter, moment
+from config.console.lists.columns import ChoiceFilter, moment
 from telemetry.export import lines
 from telemetry.models import Event
 from telemetry.volumes import REST, volumes

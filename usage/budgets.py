@@ -20,7 +20,7 @@ from usage import mails
 from usage.models import Budget, UsageRecord
 from usage.periods import Period
 from usage.settlement import SHARE_PERCENT
-from usage.statements import abandoned_attempts
+from usage.spending.statements import abandoned_attempts
 
 # More than anybody spends, and small enough that sums fit the database's type.
 MOST = 10**9 * DOLLAR

@@ -19,10 +19,10 @@ from accounts.audit import Actor, reason_faults, record
 from config.api.problems import Fault, InvalidRequest
 from config.db.batching import BatchedStatement
 from usage.costs import Abandoned, AskedRoute, Prices, Spent, as_json, int8
-from usage.daily import count_again
 from usage.limits import LEAST_OUTPUT, SMALL_PERCENT, SMALL_PROMPT
 from usage.models import KeyMonth, MonthlyUsage, UsageRecord
 from usage.periods import Period
+from usage.spending.daily import count_again
 
 SHARE_PERCENT = 80
 # The columns of what a call is charged, with their members of ``Spent``.

@@ -4,8 +4,9 @@ from django.utils import timezone
 
 from config.db.connections import database_now
 from config.jobs.queue import URGENT, periodic
-from usage import alerts, budgets, daily
+from usage import alerts, budgets
 from usage.settlement import settle_abandoned
+from usage.spending import daily
 
 
 @periodic("* * * * *", name="usage.settle_abandoned", queue="usage", priority=URGENT)

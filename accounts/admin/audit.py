@@ -21,7 +21,7 @@ from accounts.audit import record
 from accounts.models import AuditEvent, Session
 from accounts.models.audit import AUDIT_WORDS
 from config.console.base import uuid_in
-from config.console.columns import ChoiceFilter, moment
+from config.console.lists.columns import ChoiceFilter, moment
 from config.console.template_tags import changes
 
 # The newest events whose subjects and actions the filters offer.

@@ -12,7 +12,7 @@ from accounts.connections.disconnecting import ConnectionNotFound, disconnect, d
 from accounts.models import Connection, ConnectionRevocation, User
 from config.console.actions import BulkAction
 from config.console.base import ConsoleAdmin
-from config.console.columns import ChoiceFilter, moment
+from config.console.lists.columns import ChoiceFilter, moment
 
 
 class Disconnect(BulkAction):

@@ -27,7 +27,7 @@ from accounts.people.invitations import (
 from accounts.people.operators import IS_AN_OPERATOR, may_touch
 from accounts.people.password_links import LIFETIMES
 from config.console.actions import Action, BulkAction, Preview, Result
-from config.console.columns import ChoiceFilter
+from config.console.lists.columns import ChoiceFilter
 
 HOURS = int(LIFETIMES[PasswordLink.Kind.INVITATION].total_seconds() // 3600)
 LINK = f"They get a mail with a link to set a password; it works once, and for {HOURS} hours."

@@ -10,7 +10,7 @@ from django.utils.timesince import timeuntil
 from accounts.models import SigningKey
 from accounts.models.keys import Stage
 from config.console.base import ConsoleAdmin
-from config.console.columns import ChoiceFilter, moment
+from config.console.lists.columns import ChoiceFilter, moment
 from config.console.template_tags import instant
 
 

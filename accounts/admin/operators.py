@@ -18,7 +18,7 @@ from accounts.models import Operator, Role, User
 from accounts.people.roles import add_by_code, change_roles, dismiss_operator, make_operator
 from config.console.actions import Action, OneTimeResult, ReasonForm, Result
 from config.console.base import ConsoleAdmin
-from config.console.columns import ChoiceFilter, moment, yes_no
+from config.console.lists.columns import ChoiceFilter, moment, yes_no
 
 
 def role_names(operator: User) -> str:

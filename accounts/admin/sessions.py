@@ -18,7 +18,7 @@ from accounts.models import RefreshToken, Session
 from accounts.models.sessions import live_tokens
 from accounts.sessions.revocation import end_session
 from config.console.actions import BulkAction
-from config.console.columns import ChoiceFilter, moment
+from config.console.lists.columns import ChoiceFilter, moment
 
 TOKENS_SHOWN = 20
 

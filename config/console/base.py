@@ -25,7 +25,7 @@ from django.utils.text import capfirst
 
 from config.console.action_views import ActionAdmin
 from config.console.frame.navigation import label_of
-from config.console.list_filters import FILTER, RestrictedAdmin, expanded
+from config.console.lists.filters import FILTER, RestrictedAdmin, expanded
 
 COUNTED_ROWS = 10_000
 

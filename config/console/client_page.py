@@ -20,7 +20,7 @@ from accounts.people.clients import delete_client, rename_client
 from accounts.people.invitations import NOT_ACCEPTED
 from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
-from config.console.columns import moment
+from config.console.lists.columns import moment
 from config.console.money_pages.client import month_of, people_of
 from config.console.template_tags import standing
 from licensing.admin.licences import StatusFilter

@@ -17,7 +17,7 @@ from accounts.audit import record
 from accounts.models import AuditEvent, User
 from config.console.actions import Action, BulkAction, Result, apply_to_each
 from config.console.base import ConsoleAdmin, uuid_in
-from config.console.columns import ChoiceFilter, moment, state
+from config.console.lists.columns import ChoiceFilter, moment, state
 from config.console.tables import Chip, Column, Link, Row, Table
 from config.management.nightly import Run, last_runs
 

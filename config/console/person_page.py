@@ -31,7 +31,7 @@ from accounts.sessions.known_places import mark_new_networks
 from config.console.actions import Result
 from config.console.base import ConsoleAdmin
 from config.console.charts import Bar, Chart, Curve, days_axis
-from config.console.columns import moment, yes_no
+from config.console.lists.columns import moment, yes_no
 from config.console.template_tags import short
 from licensing.models import Licence
 from llmproxy.calls.explanation import explain

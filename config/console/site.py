@@ -26,7 +26,7 @@ from config.console.frame.navigation import Count, navigation
 from config.console.frame.problem_pages import problem_page
 from config.console.front.page import at_a_glance
 from config.console.impact import affected, aftermath
-from config.console.list_filters import RestrictedAdmin
+from config.console.lists.filters import RestrictedAdmin
 from config.console.search import search
 from config.console.signing_in import OperatorSignIn, OwnPassword
 from config.middleware.request_id import current

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 
 from config.console.actions import Action, ReasonForm, Result, TrackedForm, UtcDateTimeField
 from config.console.base import ConsoleAdmin
-from config.console.columns import ChoiceFilter, moment
+from config.console.lists.columns import ChoiceFilter, moment
 from config.console.template_tags import standing
 from licensing.admin.plans import ENTITLEMENTS_HELP, AppsForm
 from licensing.licences import set_customer, set_operator_status, set_terms

@@ -15,7 +15,7 @@ from accounts.audit import Actor
 from accounts.hooks import above
 from config.console.actions import Action, ReasonForm, Result, TrackedForm
 from config.console.base import ConsoleAdmin
-from config.console.columns import tokens, yes_no
+from config.console.lists.columns import tokens, yes_no
 from licensing.models import Licence, Plan
 from licensing.plans import PlanTerms, add_plan, change_plan
 

@@ -8,7 +8,7 @@ from django.http import HttpRequest
 
 from config.console.actions import Action, Result
 from config.console.base import ConsoleAdmin
-from config.console.columns import moment
+from config.console.lists.columns import moment
 from licensing import suspension_guard
 from licensing.models import Brake, Licence
 

@@ -18,7 +18,7 @@ from django.utils.safestring import SafeString
 from accounts.audit import Actor
 from config.console.actions import Action, Result
 from config.console.base import ConsoleAdmin
-from config.console.columns import moment, tokens, yes_no
+from config.console.lists.columns import moment, tokens, yes_no
 from llmproxy.admin.routes import counted_by
 from llmproxy.catalogue.choosing import as_offered, default_model_warning
 from llmproxy.catalogue.offering import ModelTerms, add_model, change_model, switch_model

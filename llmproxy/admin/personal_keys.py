@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from config.console.actions import BulkAction
 from config.console.base import ConsoleAdmin
-from config.console.columns import ChoiceFilter, moment, person, tokens
+from config.console.lists.columns import ChoiceFilter, moment, person, tokens
 from llmproxy.keys.personal_keys import end_key
 from llmproxy.models import PersonalKey
 from usage.models import UsageRecord

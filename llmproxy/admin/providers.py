@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from accounts.audit import Actor
 from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
-from config.console.columns import moment, yes_no
+from config.console.lists.columns import moment, yes_no
 from config.money import in_dollars
 from llmproxy.catalogue.choosing import members_of
 from llmproxy.catalogue.health import MINUTES, health_of

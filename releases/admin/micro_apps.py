@@ -11,7 +11,7 @@ from accounts.admin.fields import ClientField
 from accounts.models import Client
 from config.console.actions import Action, Preview, ReasonForm, Result
 from config.console.base import ConsoleAdmin
-from config.console.columns import moment
+from config.console.lists.columns import moment
 from licensing.models import Plan
 from releases.micro_apps.channels import move_channel, pin, unpin, withdraw
 from releases.micro_apps.offers import reach

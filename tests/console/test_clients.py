@@ -17,8 +17,8 @@ from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.console.test_usage_and_money import use
 from tests.usage.test_budgets import allow
-from usage.daily import count_days
 from usage.models import Refusal
+from usage.spending.daily import count_days
 
 pytestmark = pytest.mark.django_db
 

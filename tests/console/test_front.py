@@ -21,8 +21,8 @@ from tests.conftest import Browser
 from tests.console.conftest import World, make_operator_of_a_client
 from tests.console.test_every_act import arranged
 from tests.console.test_roles import operator_with
-from usage.daily import count_days
 from usage.models import Refusal, UsageRecord
+from usage.spending.daily import count_days
 
 pytestmark = pytest.mark.django_db
 ALL_RIGHTS = User(is_superuser=True)

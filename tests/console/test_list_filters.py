@@ -20,7 +20,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.models import AuditEvent, RefreshToken, User
 from config.console.client_page import PEOPLE_SHOWN
-from config.console.list_filters import UnknownFilter
+from config.console.lists.filters import UnknownFilter
 from config.console.site import ConsoleSite
 from telemetry.models import Event
 from tests.conftest import Browser

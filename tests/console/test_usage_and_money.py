@@ -20,10 +20,10 @@ from tests.console.test_roles import operator_with
 from tests.usage.test_budgets import allow, end
 from tests.usage.test_budgets import ask as ask_priced
 from usage.costs import UNKNOWN
-from usage.daily import count_days
 from usage.models import DailyUsage, UsageRecord
 from usage.periods import Period
-from usage.statements import Statement
+from usage.spending.daily import count_days
+from usage.spending.statements import Statement
 
 pytestmark = pytest.mark.django_db
 PAGE = "/admin/usage-and-money/"

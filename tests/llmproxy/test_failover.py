@@ -44,7 +44,7 @@ from tests.races import race
 from tests.standins.raw_server import CHUNKED, Peer, Provider
 from usage.limits import PlanCaps
 from usage.models import UsageRecord
-from usage.statements import Attempt, attempts_of
+from usage.spending.statements import Attempt, attempts_of
 from usage.summaries import summary
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -30,7 +30,7 @@ from tests.standins import raw_server
 from tests.standins.raw_server import CHUNKED, Peer
 from usage.alerts import mail_waiting
 from usage.models import Alert, UsageRecord
-from usage.statements import Statement, attempts_of
+from usage.spending.statements import Statement, attempts_of
 
 TEXTS = ("chat", "responses", "messages")
 SURFACES = (*TEXTS, "embeddings")

@@ -33,7 +33,7 @@ from tests.served.database import Database, new_database
 from tests.served.service import Service, manage, running_service
 from tests.served.shell import PATIENCE, Shell
 from usage.models import UsageRecord
-from usage.statements import attempts_of
+from usage.spending.statements import attempts_of
 
 pytestmark = pytest.mark.full
 

@@ -23,7 +23,7 @@ from usage.costs import Spent
 from usage.limits import PlanCaps
 from usage.models import Alert, Budget, KeyMonth, MonthlyUsage, UsageRecord
 from usage.settlement import Excess, lower_charge, settle
-from usage.statements import Statement
+from usage.spending.statements import Statement
 from usage.summaries import summary
 
 KEY = "018f2d6e-0000-7000-8000-000000000001"

@@ -15,9 +15,7 @@ from accounts.models import Client, User
 from accounts.people.erasure import erase_user
 from tests.races import race
 from tests.usage.test_budgets import DECEMBER, NOON, NOVEMBER, PRICES, ask, end
-from usage import daily
 from usage.costs import UNKNOWN, Abandoned, Prices, Spent, as_json
-from usage.daily import count_days
 from usage.models import (
     CountedMonth,
     DailyUsage,
@@ -29,7 +27,9 @@ from usage.models import (
 )
 from usage.models.totals import DAILY_SUMS
 from usage.settlement import lower_charge, settle_abandoned
-from usage.statements import Statement
+from usage.spending import daily
+from usage.spending.daily import count_days
+from usage.spending.statements import Statement
 
 ENDS = ("done", "done", "client_gone", "provider_failed", "timeout", "crashed", "stopped")
 

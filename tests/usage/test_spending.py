@@ -9,9 +9,9 @@ import pytest
 from accounts.models import Client, User
 from tests.usage.test_budgets import NOON, NOVEMBER
 from tests.usage.test_daily import people, use
-from usage.daily import count_days
 from usage.models import UsageRecord
-from usage.spending import Scope, Sums, forecast, total
+from usage.spending.daily import count_days
+from usage.spending.sums import Scope, Sums, forecast, total
 
 __all__ = ["people"]
 UNTIL = date(2026, 11, 30)

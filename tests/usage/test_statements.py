@@ -19,7 +19,7 @@ from tests.usage.test_budgets import DECEMBER, NOON, PRICES, ask, end
 from usage.costs import UNKNOWN, Abandoned, Prices, Spent, as_json
 from usage.models import LeftAttempt, UsageRecord
 from usage.settlement import settle_abandoned
-from usage.statements import Line, Statement
+from usage.spending.statements import Line, Statement
 
 pytestmark = pytest.mark.django_db
 NOVEMBER = date(2026, 11, 1)

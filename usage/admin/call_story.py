@@ -6,7 +6,7 @@ from typing import Any
 from config.console.tables import Chip
 from usage.costs import MILLION
 from usage.models import Budget, MonthlyUsage, UsageRecord
-from usage.statements import attempts_of
+from usage.spending.statements import attempts_of
 
 End = UsageRecord.End
 ENDS: dict[str, Chip] = {

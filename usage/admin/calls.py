@@ -12,7 +12,7 @@ from accounts.admin.person_action import PersonAction
 from accounts.models import User
 from config.console.actions import BulkAction, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin
-from config.console.columns import person, tokens
+from config.console.lists.columns import person, tokens
 from config.console.template_tags import cell, instant
 from usage.admin.call_story import state_of, told
 from usage.models import RunningCall

@@ -11,7 +11,7 @@ from config.api.problems import instant
 from config.db.connections import release_connection
 from config.money import decimal
 from usage.models import UsageRecord
-from usage.statements import Attempt, attempts_of
+from usage.spending.statements import Attempt, attempts_of
 
 COLUMNS = (
     "id",

@@ -19,7 +19,7 @@ from accounts.admin.large_lists import THEIRS, LargeList
 from accounts.audit import record
 from accounts.models import Session
 from config.console.base import ConsoleAdmin
-from config.console.columns import ChoiceFilter, exact, moment, person, tokens
+from config.console.lists.columns import ChoiceFilter, exact, moment, person, tokens
 from config.console.template_tags import cell, share
 from config.money import in_dollars
 from usage.admin.call_story import ENDS, seconds, state_of, told

@@ -16,12 +16,12 @@ from accounts.models import Client, User
 from accounts.people.operators import may_touch
 from config.console.actions import Action, Result
 from config.console.base import ConsoleAdmin
-from config.console.columns import moment
+from config.console.lists.columns import moment
 from config.console.template_tags import dollars, share
 from usage.admin.budgets import BudgetForm, SetBudget
 from usage.models import Budget, Stop
 from usage.periods import Period
-from usage.spending import FOUR_WEEKS, Scope, forecast
+from usage.spending.sums import FOUR_WEEKS, Scope, forecast
 
 
 class AnyBudgetForm(BudgetForm):

@@ -15,7 +15,7 @@ from accounts.audit import Actor
 from accounts.models import User
 from config.console.actions import Action, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin, uuid_in
-from config.console.columns import ChoiceFilter, moment, tokens, yes_no
+from config.console.lists.columns import ChoiceFilter, moment, tokens, yes_no
 from licensing.models import Licence
 from usage.limits import PlanCaps
 from usage.models import Override

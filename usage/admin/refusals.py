@@ -16,7 +16,7 @@ from django.utils.http import urlencode
 from accounts.admin.large_lists import THEIRS, LargeList
 from config.api.problems import titles
 from config.console.charts import Bar, Chart, Strip, days_axis
-from config.console.columns import ChoiceFilter, exact, moment, tokens
+from config.console.lists.columns import ChoiceFilter, exact, moment, tokens
 from config.console.tables import Column, Link, Row, Table
 from usage.models import Refusal
 from usage.refusal_log import KEPT

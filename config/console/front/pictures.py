@@ -13,10 +13,10 @@ from django.urls import reverse
 from accounts.models import Session
 from config.console.charts import Bar, Chart, Strip, days_axis, written
 from config.console.template_tags import dollars, short
-from usage.daily import SUMS
 from usage.models import Refusal, UsageRecord
 from usage.periods import Period
-from usage.spending import FOUR_WEEKS, Scope, Sums, forecast, total
+from usage.spending.daily import SUMS
+from usage.spending.sums import FOUR_WEEKS, Scope, Sums, forecast, total
 
 HOURS, DAYS = 24, 14
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from config.console.base import uuid_in
 from usage.periods import Period
-from usage.spending import GROUPS, Scope
+from usage.spending.sums import GROUPS, Scope
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from config.money import in_dollars
 from usage.limits import effective_of_all
 from usage.models import Budget, MonthlyUsage
 from usage.periods import Period
-from usage.spending import FOUR_WEEKS, Scope, Sums, forecast, total
+from usage.spending.sums import FOUR_WEEKS, Scope, Sums, forecast, total
 
 PEOPLE_SHOWN = 10
 # What an explanation tells of.

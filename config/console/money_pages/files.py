@@ -20,8 +20,8 @@ from config.console.template_tags import dollars
 from config.money import decimal
 from usage.models import UsageRecord
 from usage.models.totals import DAILY_SUMS
-from usage.spending import Scope
-from usage.statements import Statement, parts, values
+from usage.spending.statements import Statement, parts, values
+from usage.spending.sums import Scope
 
 EXPORT = "usage.usagerecord_export"
 MONTHS_SHOWN = 13

@@ -20,7 +20,7 @@ from config.console.money_pages.ranking import SUMMED, cells_of, names_of, numbe
 from config.console.tables import Row, Table
 from config.console.template_tags import dollars, short
 from llmproxy.models import LanguageModel, Provider
-from usage.spending import FOUR_WEEKS, GROUPS, Sums, forecast, total
+from usage.spending.sums import FOUR_WEEKS, GROUPS, Sums, forecast, total
 
 VIEW = "usage.view_monthlyusage"
 

@@ -11,7 +11,7 @@ from config.console.tables import Column, Link, Row, Table
 from config.console.template_tags import dollars, share, short
 from llmproxy.models import PersonalKey
 from usage.models import Budget
-from usage.spending import FOUR_WEEKS, Sums, forecast, total
+from usage.spending.sums import FOUR_WEEKS, Sums, forecast, total
 
 SHOWN, MOST_SHOWN = 10, 100
 SUMMED = ("Calls", "Errors", "Disconnected", "Tokens in", "Cached", "Out", "Cost")

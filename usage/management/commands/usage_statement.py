@@ -13,7 +13,7 @@ from accounts.management.terminal import refusals_as_errors
 from accounts.models import Client
 from accounts.people.clients import find_client
 from config.money import decimal
-from usage.statements import NAMES, Line, Statement, parts, values
+from usage.spending.statements import NAMES, Line, Statement, parts, values
 
 WIDTHS = (9, 15, 15, 15, 16, 11, 10)
 NAME_WIDTH = 44

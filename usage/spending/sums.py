@@ -14,9 +14,9 @@ from django.db.models import F, QuerySet, Sum
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import TruncMonth
 
-from usage.daily import SUMS
 from usage.models import DailyUsage, DayTotal, MonthTotal, UsageRecord
 from usage.models.totals import DAILY_SUMS
+from usage.spending.daily import SUMS
 
 # By what sums are ranked: its column, of daily usage or of the ledger.
 COLUMNS: Mapping[str, str] = {

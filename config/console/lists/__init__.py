@@ -1,0 +1,1 @@
+"""Lists of rows: their columns, filters and template tags."""

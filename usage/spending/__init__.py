@@ -1,0 +1,1 @@
+"""What calls used and cost: counted by day, summed and ranked, and on statements."""
