@@ -21,7 +21,7 @@ from config.db.advisory_locks import lock_until_commit
 from usage.models import CountedMonth, DailyUsage, DayTotal, MonthlyUsage, MonthTotal, UsageRecord
 from usage.models.totals import DAILY_SUMS, Summed
 from usage.periods import Period
-from usage.statements import abandoned_attempts
+from usage.spending.statements import abandoned_attempts
 
 # People's months in one transaction, and how long a run begins new ones.
 STEP = 100
