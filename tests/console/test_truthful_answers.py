@@ -2,8 +2,10 @@
 
 import re
 from datetime import datetime
+from functools import partial
 
 import pytest
+from django.test import Client
 from django.urls import reverse
 
 from accounts.models import AuditEvent, Role, User
@@ -14,6 +16,14 @@ from tests.conftest import Browser
 from tests.console.conftest import World
 
 pytestmark = pytest.mark.django_db
+
+
+def test_a_refusal_before_anybody_is_known_is_a_page_too(client: Client, console: Browser) -> None:
+    for get in (partial(client.get, secure=True), console.get):
+        for page in ("/admin/?q=%00", "/admin/search/?q=%00"):
+            answer = get(page)
+            assert answer.status_code == 400
+            assert "An address cannot have a NUL character." in answer.content.decode()
 
 
 def said(page: str) -> str:

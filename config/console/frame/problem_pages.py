@@ -33,7 +33,9 @@ def problem_page(site: AdminSite, request: HttpRequest, problem: Problem) -> Htt
         "path": request.path,
         "back": _back(request),
     }
-    if problem.status >= 500 or not site.has_permission(request) or not gate.is_proved(request):
+    # What is refused before sessions are read knows nobody.
+    known = problem.status < 500 and hasattr(request, "user") and site.has_permission(request)
+    if not known or not gate.is_proved(request):
         page = render_to_string("admin/problem_card.html", shown)
         response = HttpResponse(page, status=problem.status)
         response["Content-Security-Policy"] = CARD_POLICY
