@@ -128,6 +128,15 @@ class TestThePage:
         spent = response.context["facts"][0][1]
         assert spent == f"${sums / 1_000_000:,.2f}"
 
+    @pytest.mark.parametrize("period", ["9999", "9999-12", "0001", "0001-01", "٢٠٢٦", "2026-13"])
+    def test_of_a_period_that_no_call_can_have_is_this_months(
+        self, console: Browser, used: dict[str, Any], period: str
+    ) -> None:
+        chosen = console.get(PAGE, {"period": period})
+        assert chosen.status_code == 200
+        assert ranked(chosen) == ranked(console.get(PAGE))
+        assert console.get(f"{PAGE}export.csv", {"period": period}).status_code == 200
+
     def test_links_each_day_to_its_calls(self, console: Browser, used: dict[str, Any]) -> None:
         response = console.get(f"{PAGE}?client={used['client'].pk}")
         bar = next(bar for bar in response.context["chart"].strips[0].bars if bar.href)
@@ -192,6 +201,11 @@ class TestFiles:
     def test_hold_what_is_chosen(self, console: Browser, used: dict[str, Any]) -> None:
         found = content(console.get(f"{PAGE}export.ndjson?client={used['other'].pk}&model=small"))
         assert [json.loads(line)["client"] for line in found.splitlines()] == ["=Borealis()"]
+
+    def test_of_a_key_are_none_because_daily_usage_knows_no_keys(
+        self, console: Browser, used: dict[str, Any]
+    ) -> None:
+        assert console.get(f"{PAGE}export.csv", {"key": KEY}).status_code == 404
 
     def test_are_in_the_audit_log(self, console: Browser, used: dict[str, Any]) -> None:
         content(console.get(f"{PAGE}export.csv?model=small"))

@@ -14,6 +14,8 @@ from config.console.base import uuid_in
 from usage.periods import Period
 from usage.spending.sums import GROUPS, Scope
 
+YEARS = range(2000, 2100)
+
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
@@ -74,15 +76,12 @@ class Chosen:
 
 
 def first_day(text: str, length: int) -> date | None:
-    """The first day of a month as 2026-11, or of a year."""
+    """The first day of a month as 2026-11, or of a year; None for others, and where no call can be."""
     try:
-        return (
-            date.fromisoformat(f"{text}-01-01"[: len("2026-11-01")])
-            if len(text) == length
-            else None
-        )
+        found = date.fromisoformat(f"{text}-01-01"[: len("2026-11-01")])
     except ValueError:
         return None
+    return found if len(text) == length and found.year in YEARS else None
 
 
 def next_month(month: date) -> date:

@@ -52,9 +52,11 @@ def statements_of(chosen: Chosen, *, may_export: bool) -> Table | None:
 
 
 def export(request: HttpRequest, ending: str) -> StreamingHttpResponse:
-    """Downloads daily usage with the filters of the page."""
+    """Downloads daily usage with the filters of the page; of a key there is none."""
     _check(request, ending)
     chosen = Chosen.of(request)
+    if chosen.scope.key_id:
+        raise Http404
     _note(request, ending)
     content = _lines(chosen, ending)
     return file_response(content, name="daily-usage", ending=ending, now=timezone.now())
