@@ -225,6 +225,20 @@ class TestDailyUsage:
         count_days(now=NOON)
         assert DailyUsage.objects.filter(user=people[0], day=NOON.date()).exists()
 
+    def test_leaves_out_no_month_in_which_no_worker_ran(
+        self, people: list[User], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for months in (5, 3, 2, 0):
+            at = NOON - timedelta(days=30 * months)
+            for person in people:
+                end(person, ask(person, now=at), at, output=9)
+            if months == 5:
+                count_days(now=at)
+        monkeypatch.setattr(daily, "STEP", 1)
+        monkeypatch.setattr(daily, "RUN_SECONDS", 0.0)
+        assert sum(count_days(now=NOON) for _ in range(3 * len(people) + 1)) == 3 * len(people)
+        assert counted() == ledger()
+
     def test_is_whole_after_a_step_that_was_killed(
         self, people: list[User], monkeypatch: pytest.MonkeyPatch
     ) -> None:

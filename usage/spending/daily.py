@@ -112,10 +112,13 @@ def _step(now: datetime) -> int:
 
 
 def _due(now: datetime) -> list[Any]:
-    """The next months to count: changed ones, and those that want it, the newest first."""
+    """The next months to count: changed ones, and then those that want it, the newest of them first."""
     months = MonthlyUsage.objects.annotate(version=_Version(), from_day=F("counted__from_day"))
     asked = months.filter(counted__version="").order_by("-pk")[:STEP]
-    changed = months.filter(Q(counted=None) | ~Q(counted__version=F("version")))
+    # The oldest first, because the last day below says that those before it are counted.
+    changed = months.filter(Q(counted=None) | ~Q(counted__version__in=("", F("version")))).order_by(
+        "period", "pk"
+    )
     today = Period.of(now).day
     if last := DailyUsage.objects.aggregate(last=Max("day"))["last"]:
         # No call runs for a month: what has changed since then is of that month or of the one before.
