@@ -221,6 +221,8 @@ def lower_charge(
         call.as_settled = call.as_settled or before
         call.save(update_fields=[*before, "capped_input", "as_settled"])
         less_capped = capped - _towards_caps(call)
+        # Before the person's month is locked, for which calls would wait too.
+        count_again(call)
         MonthlyUsage.objects.filter(user=call.user_id, period=call.period).update(
             input_used=F("input_used") - less_capped,
             output_used=F("output_used") - less,
@@ -233,7 +235,6 @@ def lower_charge(
         if call.key_id is not None:
             months = KeyMonth.objects.filter(key_id=call.key_id, period=call.period)
             months.update(output_used=F("output_used") - less)
-        count_again(call)
         after = _charge(call)
         record("charge:lowered", call, by=by, now=now, reason=reason, before=before, after=after)
     return call

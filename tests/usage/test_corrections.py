@@ -5,8 +5,10 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.db.models import Sum
 from django.db.models.functions import Coalesce
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from accounts.audit import Actor
@@ -102,6 +104,16 @@ class TestALoweredCharge:
         assert total.cost == call.cost + UsageRecord.objects.exclude(pk=call.pk).get().cost
         told = summary(user_id=user.pk, plan=PLAN, now=NOON)
         assert [(each["input"], each["output"]) for each in told.by_day] == [(20_100, 150)]
+
+    def test_waits_for_a_count_before_it_holds_what_calls_need(self, user: User, by: Actor) -> None:
+        call = charged(user, input=100, output=50)
+        with CaptureQueriesContext(connection) as ran:
+            lower(call, by, to=(20, 10))
+        asked = [each["sql"] for each in ran.captured_queries]
+        waits = next(n for n, sql in enumerate(asked) if "pg_advisory_xact_lock" in sql)
+        assert waits < next(
+            n for n, sql in enumerate(asked) if 'UPDATE "usage_monthlyusage"' in sql
+        )
 
     def test_counts_cached_input_by_the_percent_of_its_plan(self, user: User, by: Actor) -> None:
         call = charged(user, percent=10, input=9_000, cached_input=8_000, output=800)
