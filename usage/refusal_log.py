@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
 from psycopg.types.json import Jsonb
 
 from config.api.problems import Problem
@@ -53,17 +53,17 @@ def note(refused: Refused) -> None:
         return
     minute = refused.at.replace(second=0, microsecond=0)
     address = None if user_id else _network(refused.address, minute)
-    model = problem.about.get("model", "")
+    named = problem.about.get("model", "")
+    model = named if MODEL.fullmatch(named) and scrubbed(named) == named else ""
     kind = (minute, user_id, problem.code, model, address)
     row = _waiting.get(kind)
     if row is None:
         if len(_waiting) >= MOST_WAITING:
             return
-        is_model = MODEL.fullmatch(model) and scrubbed(model) == model
         row = _waiting[kind] = Refusal(
             minute=minute, user_id=user_id, code=problem.code, address=address, number=0
         )
-        row.model, row.status = model if is_model else "", problem.status
+        row.model, row.status = model, problem.status
     row.number += 1
     row.last_at, row.route = refused.at, "" if refused.route == "-" else refused.route[:80]
     told = problem.about | problem.members
@@ -75,14 +75,14 @@ def note(refused: Refused) -> None:
 
 
 def flush() -> int:
-    """Writes what waits; returns how many rows. Raises database errors; what meets no database waits on."""
+    """Writes what waits; returns how many rows. Raises database errors; what a database does not take now waits on."""
     batch = [_waiting.popitem() for _ in range(len(_waiting))]
     # In one order, so that no two processes wait for each other.
     batch.sort(key=str)
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.executemany(_KEEP, [_values(row) for _, row in batch])
-    except (OperationalError, InterfaceError):
+    except (OperationalError, InterfaceError, InternalError):
         for kind, row in batch:
             if kind in _waiting:
                 _waiting[kind].number += row.number

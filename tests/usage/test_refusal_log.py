@@ -6,7 +6,7 @@ from unittest import mock
 from uuid import UUID
 
 import pytest
-from django.db import IntegrityError, OperationalError, transaction
+from django.db import DatabaseError, IntegrityError, OperationalError, connection, transaction
 from django.test import override_settings
 from rest_framework.test import APIClient
 
@@ -153,6 +153,13 @@ def test_the_model_of_an_unknown_name_is_kept(signed_in: APIClient) -> None:
     assert Refusal.objects.get().model == "openai/gpt-9:mini"
 
 
+def test_names_that_are_no_models_share_a_row_and_a_place(signed_in: APIClient) -> None:
+    for name in ("no model", "and no other one"):
+        call(signed_in, model=name)
+    assert refusal_log.flush() == 1
+    assert Refusal.objects.get().number == 2
+
+
 @pytest.mark.django_db
 def test_refusals_of_a_minute_share_a_row_whoever_writes_them(user: User, now: datetime) -> None:
     for number in range(30):
@@ -176,6 +183,18 @@ def test_a_flood_from_many_addresses_is_a_few_rows(now: datetime) -> None:
     rest = Refusal.objects.get(address=None)
     assert rest.number == 20_000 - 4 * refusal_log.MOST_NETWORKS
     assert sum(Refusal.objects.values_list("number", flat=True)) == 20_000
+
+
+@pytest.mark.django_db(transaction=True)
+def test_refusals_wait_while_the_database_takes_no_writes(user: User, now: datetime) -> None:
+    refused(too_many(now), now=now, user=user.pk)
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION default_transaction_read_only = on")
+    with pytest.raises(DatabaseError):
+        refusal_log.flush()
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION default_transaction_read_only = off")
+    assert refusal_log.flush() == 1
 
 
 @pytest.mark.django_db
