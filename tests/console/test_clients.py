@@ -52,6 +52,16 @@ def test_a_client_is_made_with_its_licence(console: Browser, operator: User, pla
     )
 
 
+def test_people_of_a_client_have_the_shape_of_their_state(
+    console: Browser, user: User, organisation: Client
+) -> None:
+    User.objects.create(email="off@acme.test", client=organisation, is_active=False)
+    User.objects.create_user("new@acme.test", client=organisation)
+    shown = words(console, page(organisation))
+    for kind, word in (("well", "Active"), ("stopped", "Disabled"), ("over", "Not invited")):
+        assert f'<span class="chip chip-{kind}">{word}</span>' in shown, word
+
+
 def test_a_new_client_is_offered_the_plan_of_new_clients_and_else_none(
     console: Browser, plan: Plan
 ) -> None:

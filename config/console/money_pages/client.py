@@ -168,6 +168,6 @@ def _state(user: User, *, is_stopped: bool, now: datetime) -> Chip:
     if is_stopped:
         return Chip("stopped", "Calls stopped")
     state = joined(user, now=now)
-    if state == "yes":
+    if state == "active":
         return Chip("well", "Active")
     return Chip("stopped" if not user.is_active else "over", state.capitalize())
