@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.db.models import QuerySet
-
 from accounts.audit import Actor
 from accounts.jobs import NotDone
 from licensing import suspension_guard
@@ -28,6 +26,8 @@ from licensing.models import Licence, Standing
 
 SYNC = "sync_subscriptions"
 EXPIRE = "expire_grace"
+# Each minute, apart from billing's, so that the guard holds neither for the other.
+EXPIRE_OPERATORS = "expire_operator_grace"
 NAMES_SHOWN = 5
 
 
@@ -168,7 +168,7 @@ def sync(
 def expire_grace(
     *, queries: CustomerQueries | None = None, by: Actor, now: datetime, dry_run: bool = False
 ) -> Report:
-    """Graces that have run out become suspensions, by whom they were given: billing or an operator.
+    """Billing's graces that have run out become suspensions.
 
     A client who has paid since is active instead. Raises ``BrakeHeld`` where too many would be suspended, and
     ``SyncIncomplete`` as ``sync`` does: a grace goes on while its payment is not known.
@@ -180,12 +180,23 @@ def expire_grace(
     licences = Licence.objects.select_related("client", "plan")
     over = licences.filter(billing_status=Standing.GRACE, billing_grace_until__lte=now)
     decisions = [suspension(each, GRACE_EXPIRED) for each in over]
-    of_operators = licences.graces_of_operators_over(at=now)
-    suspended = {each.licence.pk for each in decisions if each.suspends_client}
-    run.check_guard(suspended.union(of_operators.values_list("pk", flat=True)))
-    _end_operator_graces(run, of_operators)
+    run.check_guard({each.licence.pk for each in decisions if each.suspends_client})
     run.apply(decisions)
     return run.end()
+
+
+def end_operator_graces(*, by: Actor, now: datetime) -> int:
+    """Operators' graces that have run out become operators' suspensions; returns their number.
+
+    Raises ``BrakeHeld`` where too many would be suspended.
+    """
+    over = [each.pk for each in Licence.objects.graces_of_operators_over(at=now)]
+    suspension_guard.check(job=EXPIRE_OPERATORS, licence_ids=over, by=by, now=now)
+    ended = sum(
+        end_operator_grace(licence_id=pk, reason=GRACE_EXPIRED, by=by, now=now) for pk in over
+    )
+    suspension_guard.end(job=EXPIRE_OPERATORS, now=now)
+    return ended
 
 
 def _changes(run: Run, subscriptions: Mapping[str, Collection[str]]) -> list[BillingDecision]:
@@ -207,14 +218,6 @@ def _changes(run: Run, subscriptions: Mapping[str, Collection[str]]) -> list[Bil
             "STRIPE_API_KEY may be of another account or of its test mode."
         )
     return [each for each in decisions if each.changes_licence]
-
-
-def _end_operator_graces(run: Run, licences: QuerySet[Licence]) -> None:
-    for licence in licences:
-        if run.dry_run or end_operator_grace(
-            licence_id=licence.pk, reason=GRACE_EXPIRED, by=run.by, now=run.now
-        ):
-            run.report.changed[Standing.SUSPENDED] += 1
 
 
 def _named(names: list[str]) -> str:

@@ -64,10 +64,9 @@ def set_operator_status(
     return licence
 
 
-def expire_operator_decisions(*, now: datetime) -> int:
+def expire_operator_decisions(*, by: Actor, now: datetime) -> int:
     """Removes expired operators' statuses, so that the billing status applies again; returns their number."""
     over = Licence.objects.filter(operator_until__lte=now).values_list("pk", flat=True)
-    by = Actor(name="the worker, every hour")
     return sum(_expire_decision(licence_id, by=by, now=now) for licence_id in over)
 
 

@@ -1,11 +1,20 @@
 """The worker's tasks for licences."""
 
+from contextlib import suppress
+
+from accounts.audit import Actor
 from config.db.connections import database_now
 from config.jobs.queue import periodic
+from licensing.billing import end_operator_graces
 from licensing.licences import expire_operator_decisions
+from licensing.suspension_guard import BrakeHeld
 
 
-@periodic("3 * * * *", name="licensing.end_words", queue="licensing")
+@periodic("* * * * *", name="licensing.end_words", queue="licensing")
 def expire_decisions(timestamp: int) -> None:
-    """Hourly: removes expired operators' statuses."""
-    expire_operator_decisions(now=database_now())
+    """Every minute: ends operators' statuses and graces whose time is over."""
+    now, by = database_now(), Actor(name="the worker, every minute")
+    expire_operator_decisions(by=by, now=now)
+    with suppress(BrakeHeld):
+        # An operator confirms it, who was mailed.
+        end_operator_graces(by=by, now=now)

@@ -51,7 +51,7 @@ class SetStatus(Action):
         yield f"Now: {target.status}. Billing says: {target.billing_status}."
         yield "Shells see a change within a minute."
         yield "Suspending ends running model calls within 15 seconds; signing in and looking up usage still work."
-        yield "Billing never overrides an operator's decision; after its end, billing decides again within the hour."
+        yield "Billing never overrides an operator's decision; after its end, billing decides again within a minute."
 
     def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
         return {

@@ -18,7 +18,7 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent
 from config.api.problems import InvalidRequest, instant
 from config.console.template_tags import instant as shown_instant
-from licensing.billing import SyncIncomplete, expire_grace, sync
+from licensing.billing import SyncIncomplete, end_operator_graces, expire_grace, sync
 from licensing.billing_decisions import best
 from licensing.customer_queries import (
     IN_A_ROW,
@@ -166,8 +166,14 @@ class TestGrace:
             by=by,
             now=now,
         )
-        expire_grace(by=by, now=now + DAY)
+        assert end_operator_graces(by=by, now=now + DAY - timedelta(seconds=1)) == 0
+        assert end_operator_graces(by=by, now=now + DAY) == 1
         assert seen(licence) == ("suspended", None)
+        # No night undoes it.
+        says("active", by=by, now=now + DAY)
+        expire_grace(by=by, now=now + 2 * DAY)
+        assert seen(licence) == ("suspended", None)
+        licence.refresh_from_db()
         assert (licence.operator_status, licence.billing_status) == ("suspended", "active")
 
     def test_an_operators_word_hides_what_billing_says_and_is_not_touched(
@@ -310,7 +316,7 @@ class TestAskedAgainBeforeASuspension:
         licence.refresh_from_db()
         assert licence.billing_status == "grace"
         expire_grace(queries=CustomerQueries(lambda _: ["active"]), by=by, now=now + 14 * DAY)
-        expire_operator_decisions(now=now + 15 * DAY)
+        expire_operator_decisions(by=by, now=now + 15 * DAY)
         assert seen(licence) == ("active", None)
 
     def test_a_grace_that_nobody_pays_for_runs_out_by_the_clock(
@@ -489,7 +495,7 @@ class TestOperatorsGrace:
     def test_run_out_it_keeps_its_reason_and_its_end(
         self, promised: Licence, by: Actor, now: datetime
     ) -> None:
-        expire_grace(by=by, now=now + DAY)
+        end_operator_graces(by=by, now=now + DAY)
         promised.refresh_from_db()
         assert (promised.status, promised.operator_reason) == ("suspended", "A promise.")
         assert promised.operator_until == now + 3 * DAY
@@ -499,8 +505,8 @@ class TestOperatorsGrace:
     def test_a_word_whose_time_is_over_is_left_to_end(
         self, promised: Licence, by: Actor, now: datetime
     ) -> None:
-        assert str(expire_grace(by=by, now=now + 4 * DAY)) == "nothing changed"
-        assert expire_operator_decisions(now=now + 4 * DAY) == 1
+        assert end_operator_graces(by=by, now=now + 4 * DAY) == 0
+        assert expire_operator_decisions(by=by, now=now + 4 * DAY) == 1
         assert seen(promised) == ("active", None)
 
     def test_another_word_in_the_meantime_counts(

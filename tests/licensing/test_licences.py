@@ -178,12 +178,12 @@ class TestRules:
             by=by,
             now=now,
         )
-        assert expire_operator_decisions(now=until - timedelta(seconds=1)) == 0
-        assert expire_operator_decisions(now=until) == 1
+        assert expire_operator_decisions(by=by, now=until - timedelta(seconds=1)) == 0
+        assert expire_operator_decisions(by=by, now=until) == 1
         licence.refresh_from_db()
         assert (licence.status, licence.operator_until) == ("active", None)
         event = AuditEvent.objects.get(action="licence:operator_cleared")
-        assert event.actor == "the worker, every hour"
+        assert event.actor == by.name
 
     @pytest.mark.parametrize(
         ("change", "pointer"),

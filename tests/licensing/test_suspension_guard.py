@@ -9,7 +9,7 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent, Client
 from config.api.problems import InvalidRequest
 from licensing import suspension_guard
-from licensing.billing import SyncIncomplete, expire_grace, sync
+from licensing.billing import SyncIncomplete, end_operator_graces, expire_grace, sync
 from licensing.customer_queries import (
     IN_A_ROW,
     BillingUnavailable,
@@ -222,9 +222,15 @@ class TestBrake:
         Licence.objects.update(
             operator_status="grace", operator_grace_until=now, operator_reason="All."
         )
-        with pytest.raises(BrakeHeld):
-            expire_grace(by=by, now=now)
+        for _ in range(2):
+            with pytest.raises(BrakeHeld):
+                end_operator_graces(by=by, now=now)
+        # Every minute, and told once.
+        brake = Brake.objects.get()
+        suspension_guard.confirm(brake_id=brake.pk, reason="Yes.", by=by, now=now)
         assert Licence.objects.filter(status="grace").count() == 11
+        assert end_operator_graces(by=by, now=now) == 11
+        assert Licence.objects.filter(status="suspended").count() == 11
 
     def test_those_whom_an_operator_keeps_are_not_counted(
         self, paying: Paying, by: Actor, now: datetime
