@@ -29,6 +29,12 @@ if settings.SENTRY_DSN:
 
     reports.start(settings.SENTRY_DSN, settings.VERSION)
 
+if settings.METRICS_PORT is not None or settings.WORKER_METRICS_PORT is not None:
+    # Likewise.
+    from config.management import measuring
+
+    measuring.register()
+
 # How long an exiting process waits for its last settlements.
 SETTLING_SECONDS = 10.0
 # Each module registers its pages with the console, after every app's own.

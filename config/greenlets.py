@@ -80,6 +80,8 @@ class Aside:
         self._busy = busy
         self._lowest_priority = lowest_priority
         self._most_of_a_person = most_of_a_person
+        # Who waits or is served now, and how many have waited in vain.
+        self.waiting = self.in_vain = 0
         self._turn, self._changing = threading.Lock(), threading.Lock()
         self._shares: dict[Hashable, _Share] = {}
         # By process: a fork needs another.
@@ -116,14 +118,18 @@ class Aside:
         Returns the result of the work, or raises its error, or ``ServiceUnavailable`` when the calls before it take
         longer than ``QUEUE_SECONDS``.
         """
-        if is_module_patched("threading"):
-            return self._on_thread(work, *args, **kwargs)
-        if not self._turn.acquire(timeout=QUEUE_SECONDS):
-            raise self._no_turn()
+        self.waiting += 1
         try:
-            return work(*args, **kwargs)
+            if is_module_patched("threading"):
+                return self._on_thread(work, *args, **kwargs)
+            if not self._turn.acquire(timeout=QUEUE_SECONDS):
+                raise self._no_turn()
+            try:
+                return work(*args, **kwargs)
+            finally:
+                self._turn.release()
         finally:
-            self._turn.release()
+            self.waiting -= 1
 
     def _on_thread(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         try:
@@ -157,10 +163,11 @@ class Aside:
             return None, error
 
     def _no_turn(self) -> ServiceUnavailable:
+        self.in_vain += 1
         return ServiceUnavailable(self._busy, retry_after=2)
 
 
-_sign_ins = Aside(
+sign_ins = Aside(
     "Many people are signing in just now. Please try again in a moment.", lowest_priority=True
 )
 
@@ -170,7 +177,7 @@ def run_exclusively(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> 
 
     Raises ``ServiceUnavailable`` when the calls before it take longer than ``QUEUE_SECONDS``.
     """
-    return _sign_ins.run(work, *args, **kwargs)
+    return sign_ins.run(work, *args, **kwargs)
 
 
 def _until_killed(function: Callable[..., None], *args: Any) -> None:

@@ -36,6 +36,7 @@ from config.client_connection import ClientConnection  # noqa: E402
 from config.db.connections import close_pool, limit_statements  # noqa: E402
 from config.middleware import health  # noqa: E402
 from config.middleware.body_limits import cut  # noqa: E402
+from config.observability import metrics_serving  # noqa: E402
 
 log = logging.getLogger(__name__)
 
@@ -150,6 +151,8 @@ def when_ready(server: Any) -> None:
     for listener in server.LISTENERS:
         address, port = listener.sock.getsockname()[:2]
         log.info("serving", extra={"address": address, "port": port, "count": server.num_workers})
+    if settings.METRICS_PORT is not None:
+        metrics_serving.serve(settings.HOST, settings.METRICS_PORT)
 
 
 def on_reload(server: Any) -> None:
@@ -174,6 +177,8 @@ _reloads = mmap(-1, 1)
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 _allow_many_connections()
 limit_statements(STATEMENT_LIMITS)
+if settings.METRICS_PORT is not None:
+    metrics_serving.begin(settings.METRICS_PORT)
 
 # --- gunicorn's settings ----------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ Hook = Callable[[], object]
 started: list[Hook] = []
 # The master kills the process soon: what still runs has to end.
 grace_over: list[Hook] = []
+# Once the worker of queued jobs works.
+worker_started: list[Hook] = []
 # The last before the process exits.
 exits: list[Hook] = []
 

@@ -44,6 +44,10 @@ HOST: str = env.str("HOST", "") or "127.0.0.1"
 PORT: int | None = env.int("PORT", 8000, validate=validate.Range(min=0, max=65535))
 # None is one per core.
 WEB_WORKERS: int | None = env.int("WEB_WORKERS", None, validate=validate.Range(min=0))
+METRICS_PORT: int | None = env.int("METRICS_PORT", None, validate=validate.Range(min=1, max=65535))
+WORKER_METRICS_PORT: int | None = env.int(
+    "WORKER_METRICS_PORT", None, validate=validate.Range(min=1, max=65535)
+)
 DRAIN_SECONDS: float = env.float("DRAIN_SECONDS", 2, validate=validate.Range(min=0, max=60))
 # Shown on every page of the console. Empty: nothing.
 ENVIRONMENT_NAME: str = env.str("ENVIRONMENT_NAME", "", validate=label) or ""

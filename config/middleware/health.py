@@ -107,22 +107,27 @@ def _alive() -> HttpResponse:
     return response
 
 
-def _healthy() -> HttpResponse:
+def checks() -> dict[str, str]:
+    """How the servers that this process needs answer it."""
     counters = caches["default"]
     assert isinstance(counters, CounterCache)
     cache_answers = counters.answers()
-    checks = {
+    return {
         "database": OK if _database.succeeds() else AWAY,
         "cache": NOT_CONFIGURED if cache_answers is None else OK if cache_answers else AWAY,
     }
+
+
+def _healthy() -> HttpResponse:
+    found = checks()
     status = OK
     if _stops.is_set():
         status = STOPPING
-    elif checks["database"] == AWAY:
+    elif found["database"] == AWAY:
         status = AWAY
-    elif checks["cache"] == AWAY:
+    elif found["cache"] == AWAY:
         status = "degraded"
-    body = {"status": status, "version": settings.VERSION, "checks": checks}
+    body = {"status": status, "version": settings.VERSION, "checks": found}
     response = JsonResponse(body, status=503 if status in {STOPPING, AWAY} else 200)
     response.headers["Content-Length"] = str(len(response.content))
     return response

@@ -34,6 +34,8 @@ class Refused(NamedTuple):
 
 # Called with each refused request while its answer waits, so they only take note; composition registers them.
 refused: list[Callable[[Refused], object]] = []
+# Likewise with the route, status and seconds of every request.
+answered: list[Callable[[str, int, float], object]] = []
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 
@@ -103,11 +105,12 @@ def _log(
 ) -> None:
     try:
         problem: Problem | None = getattr(response, "problem", None)
+        seconds, route = perf_counter() - started, route_of(request)
         facts = {
             "method": request.method if request.method in METHODS else "OTHER",
-            "route": route_of(request),
+            "route": route,
             "status": response.status_code,
-            "duration_ms": round((perf_counter() - started) * 1000, 1),
+            "duration_ms": round(seconds * 1000, 1),
             "bytes": size,
             "ended": ended,
             "problem": problem and problem.code,
@@ -115,9 +118,11 @@ def _log(
             "address": address_of(request),
         }
         log.info("request", extra=facts)
+        for measure in answered:
+            measure(route, response.status_code, seconds)
         if problem is not None:
-            route, user, address = facts["route"], facts["user"], facts["address"]
-            asked = (request.path_info, str(route), user, str(address), id_of(request))
+            user, address = facts["user"], facts["address"]
+            asked = (request.path_info, route, user, str(address), id_of(request))
             for note in refused:
                 note(Refused(problem, *asked, timezone.now()))
     except Exception:

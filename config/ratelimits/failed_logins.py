@@ -9,7 +9,7 @@ attempt is counted first, and its count given back unless it fails:
 A limit's window begins with its first attempt. A count of a killed process ends with the window.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -19,6 +19,9 @@ from django.core.cache import caches
 from config.ratelimits.cache import CounterCache
 from config.ratelimits.limits import RateLimited
 from config.ratelimits.table import FailureLimit, allowance
+
+# Called with each failure; composition registers them.
+failures: list[Callable[[], object]] = []
 
 
 @contextmanager
@@ -32,7 +35,12 @@ def attempt(
     with ExitStack() as counted:
         for name, key in limits:
             counted.enter_context(_counted(name, key, failing=failing, now=now))
-        yield
+        try:
+            yield
+        except failing:
+            for note in failures:
+                note()
+            raise
 
 
 @contextmanager

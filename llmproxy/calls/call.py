@@ -21,6 +21,8 @@ from usage.models import UsageRecord
 from usage.settlement import Settlement
 
 End = UsageRecord.End
+# Called with each call that has ended, once and before its caller reads the end; composition registers them.
+ended: list[Callable[["Call", Settlement], object]] = []
 
 
 class Call:
@@ -32,6 +34,7 @@ class Call:
         "abandoned",
         "admission",
         "attempt",
+        "began",
         "deadline",
         "has_left",
         "left_at",
@@ -46,7 +49,8 @@ class Call:
         self.left_at: float | None = None
         self.attempt: Attempt | None = None
         self.abandoned: tuple[Abandoned, ...] = ()
-        self.deadline = time.monotonic() + settings.LLM_MAX_SECONDS
+        self.began = time.monotonic()
+        self.deadline = self.began + settings.LLM_MAX_SECONDS
         self._settled: Settled | None = None
         self._lock = Lock()
 
@@ -74,6 +78,8 @@ class Call:
         with self._lock:
             if self._settled is None:
                 self._settled = settle_or_retry(self._settlement(end))
+                for note in ended:
+                    note(self, self._settled.settlement)
             return self._settled
 
     @property

@@ -142,6 +142,16 @@ def _may_be_read_on(call: Call) -> bool:
         return False
 
 
+def under_way() -> dict[str, int]:
+    """How many calls this process relays: streams, whole answers, and those read on without their client."""
+    numbers = {"stream": 0, "whole": 0, "background": 0}
+    for each in list(_calls.values()):
+        is_stream = each.call.admission.request.stream
+        is_left = each.call.left_at is not None
+        numbers["stream" if is_stream else "background" if is_left else "whole"] += 1
+    return numbers
+
+
 def end_all() -> None:
     """Ends every running call, because this process ends."""
     for each in list(_calls.values()):

@@ -20,6 +20,7 @@ PROGRAMS = {
     "nginx": "nginx",
     "pgbouncer": "pgbouncer",
     "minisign": "minisign",
+    "prometheus": "prometheus",
     "node": "nodejs",
     "npm": "npm",
     "curl": "curl",

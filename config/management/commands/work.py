@@ -32,6 +32,7 @@ from psycopg import OperationalError
 
 from accounts import forwarding
 from accounts.audit import Actor, record
+from config import serving
 from config.db.connections import release_connection
 from config.jobs.queue import (
     BACKOFF,
@@ -76,6 +77,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, concurrency: int, longest: int, **options: Any) -> None:
         logs.take_over()
         forwarding.start()
+        serving.run(serving.worker_started)
         if concurrency == 1 and settings.NIGHTLY_AT is not None:
             # The night takes a place for up to hours, and settling must not wait for it.
             log.warning("worker_widened_for_night")

@@ -1,0 +1,99 @@
+import gc
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from prometheus_client import REGISTRY
+
+from config.management import measuring
+from config.observability import metrics, metrics_port
+from config.observability.metrics_serving import SIZES, SMALL, reserve
+from llmproxy.calls.meter import Meter
+from llmproxy.requests.call_request import Surface
+from usage.costs import AskedRoute, Prices, Spent
+from usage.models import UsageRecord
+
+
+def note(model: str, **of_meter: Any) -> None:
+    """Notes a call of this model that ended well."""
+    call: Any = SimpleNamespace(
+        admission=SimpleNamespace(
+            request=SimpleNamespace(surface=Surface.CHAT), model=SimpleNamespace(name=model)
+        ),
+        attempt=SimpleNamespace(meter=Meter(**of_meter)),
+        abandoned=(),
+        began=100.0,
+    )
+    settlement: Any = SimpleNamespace(
+        spent=Spent(input=900, cached_input=700, output=50),
+        end=UsageRecord.End.DONE,
+        asked=AskedRoute("p", Prices(input=2_000_000, output=8_000_000)),
+    )
+    measuring.note_call(call, settlement)
+
+
+def number(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+def test_a_stream_is_told_with_its_cost_and_times() -> None:
+    note("told", first_delta_at=100.5, delta_at=102.5, deltas=5)
+    asked = {"gen_ai_operation_name": "chat", "gen_ai_provider_name": "p"}
+    asked["gen_ai_request_model"] = "told"
+    times = "gen_ai_client_operation_time"
+    assert number("shell_cost_dollars_total", model="told", provider="p") == 0.0022
+    assert number("gen_ai_client_token_usage_sum", **asked, gen_ai_token_type="input") == 900
+    assert number(f"{times}_to_first_chunk_seconds_sum", **asked) == 0.5
+    assert number(f"{times}_per_output_chunk_seconds_sum", **asked) == 0.5
+
+
+def test_a_catalogue_that_grows_and_grows_has_only_so_many_series() -> None:
+    for each in range(measuring.MOST_PAIRS + 5):
+        note(f"growing-{each}")
+    others = {"surface": "chat", "model": "other", "provider": "other", "end": "done"}
+    assert number("shell_calls_total", **others) >= 5
+    assert number("shell_calls_total", **{**others, "model": f"growing-{each}"}) == 0
+
+
+def test_pauses_of_the_garbage_collector_are_noted_later(db: None) -> None:
+    gc.callbacks.append(measuring.time_pause)
+    try:
+        gc.collect()
+        assert number("shell_gc_pauses_total", generation="2") == 0
+        measuring.look()
+        assert number("shell_gc_pauses_total", generation="2") > 0
+        assert number("shell_gc_pause_seconds_total", generation="2") > 0
+    finally:
+        gc.callbacks.remove(measuring.time_pause)
+
+
+def test_a_pool_that_begins_anew_takes_nothing_back() -> None:
+    counter = metrics.WAIT_SECONDS.labels("tests")
+    for seconds in (2.0, 3.0, 0.5):
+        measuring.grow(counter, seconds)
+    assert number("shell_wait_seconds_total", for_what="tests") == 3.0
+
+
+def test_a_number_that_cannot_be_noted_fails_nothing() -> None:
+    measuring.note_request("r", 200, "never")  # type: ignore[arg-type]
+
+
+def test_the_room_of_a_process_is_taken_before_it_writes(tmp_path: Path) -> None:
+    (tmp_path / "counter_1.db").write_bytes(b"kept")
+    reserve(tmp_path, 1)
+    assert (tmp_path / "counter_1.db").read_bytes()[:4] == b"kept"
+    taken = sum(file.stat().st_blocks for file in tmp_path.glob("*.db")) * 512
+    assert taken >= sum(SIZES.values()) * SMALL
+
+
+def test_what_an_ended_process_has_counted_is_kept_once(tmp_path: Path) -> None:
+    for gone, counts in ((2**22 + 1, 3.0), (2**22 + 2, 4.0)):
+        written = metrics_port.MmapedDict(str(tmp_path / f"counter_{gone}.db"))
+        written.write_value("key", counts, 0.0)
+        written.close()
+        (tmp_path / f"gauge_livesum_{gone}.db").touch()
+        metrics_port.fold_ended(tmp_path)
+        metrics_port.fold_ended(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["counter_0.db"]
+    read = metrics_port.MmapedDict.read_all_values_from_file(str(tmp_path / "counter_0.db"))
+    assert [(key, value) for key, value, *_ in read] == [("key", 7.0)]
