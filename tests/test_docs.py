@@ -9,11 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.core.management import get_commands
 from drf_spectacular.generators import SchemaGenerator
 
+from config.env.secret_files import Secret
 from config.ratelimits.table import DEFAULTS
 from tests.generated_docs import GENERATED, OURS, problems
+from tests.tools.variables import NAMES
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -84,6 +87,12 @@ def described_variables() -> dict[str, str]:
         assert name not in found, f"{name} is described twice"
         found[name] = cells[1]
     return found
+
+
+def test_the_readme_names_every_file_that_is_read_again_and_no_other() -> None:
+    [sentence] = re.findall(r"^Files of .* are read on change;", README.read_text(), re.MULTILINE)
+    again = {name for name in NAMES if isinstance(getattr(settings, name, None), Secret)}
+    assert set(re.findall(r"`([A-Z_]+)`", sentence)) == again
 
 
 def test_every_place_in_the_indexes_exists() -> None:

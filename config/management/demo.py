@@ -17,6 +17,8 @@ from llmproxy.catalogue.offering import write_route
 from llmproxy.catalogue.providers import ProviderTerms, add_provider, change_provider
 from llmproxy.catalogue.routing import RouteTerms, add_route
 from llmproxy.models import LanguageModel, Provider
+from releases.micro_apps.channels import move_channel
+from releases.models import AppChannel, AppVersion
 
 CLIENT = "Demo Company"
 APP = "notes"
@@ -80,6 +82,7 @@ def seed(*, known: Demo | None, now: datetime) -> Demo:
                 name=name, defaults={"provider_name": name}
             )
             write_route(model, now=now)
+        _offer_app(by=by, now=now)
     published = settings.PUBLISH_SECRETS.listed()
     return Demo(
         base_url=settings.BASE_URL,
@@ -112,6 +115,23 @@ def add_second_provider(address: str, *, now: datetime) -> None:
             if not model.routes.filter(provider=provider).exists():
                 way = RouteTerms(provider_name=model.name, order=1, surfaces=[])
                 add_route(model=model, provider=provider, terms=way, by=by, now=now)
+
+
+def _offer_app(*, by: Actor, now: datetime) -> None:
+    """Offers the app on the channel that shells ask for, once a version of it is published."""
+    version = (
+        AppVersion.objects.filter(app=APP, stored_at__isnull=False, withdrawn_at=None)
+        .order_by("pk")
+        .last()
+    )
+    if version and not AppChannel.objects.filter(app=APP, name=AppChannel.Name.STABLE).exists():
+        move_channel(
+            name=AppChannel.Name.STABLE,
+            version_id=version.pk,
+            reason="Shells of the demo ask for it.",
+            by=by,
+            now=now,
+        )
 
 
 def _models() -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """The demo, and mail that is queued with what it tells of."""
 
 import json
+from base64 import b64decode
 from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
@@ -10,12 +11,17 @@ from django.core import mail
 from django.core.management import call_command
 from django.db import transaction
 from procrastinate.contrib.django.models import ProcrastinateJob
+from pytest_django.fixtures import Settings
 
-from accounts.models import Client, SigningKey, User
+from accounts.models import AuditEvent, Client, SigningKey, User
 from accounts.sessions.sign_in import Device, sign_in
 from config.jobs.mail import queue_for_operators, send_mail
+from config.management.demo import APP
 from licensing.models import Licence, Plan
 from llmproxy.models import Route
+from releases.models import AppChannel, AppVersion
+from tests.tools import demo_app
+from tests.tools.minisign import key_pair
 from usage.limits import PlanCaps, balance
 
 pytestmark = pytest.mark.django_db
@@ -55,6 +61,25 @@ def test_the_second_provider_is_a_second_route_wherever_it_stands(tmp_path: Path
             ("stand-in-large", 1),
             ("stand-in-small", 1),
         ]
+
+
+def test_an_app_that_is_published_is_offered_and_left_as_operators_move_it(
+    tmp_path: Path, settings: Settings, now: datetime
+) -> None:
+    settings.APPS_PUBLIC_KEY = b64decode(key_pair(tmp_path, "apps"))
+    files = {
+        "BACKEND": "releases.delivery.storage.Files",
+        "OPTIONS": {"location": str(tmp_path / "s")},
+    }
+    settings.STORAGES = {**settings.STORAGES, "default": files}
+    for _ in range(2):
+        # The same bytes each time, or the second would be refused.
+        call_command("publish_app", *demo_app.arguments(tmp_path))
+        call_command("seed_demo", output=tmp_path / "demo.json")
+    assert AppVersion.objects.count() == 1
+    stable = AppChannel.objects.get(app=APP, name="stable")
+    assert stable.version.version == demo_app.VERSION
+    assert AuditEvent.objects.filter(action="app:channel_moved", target=str(stable)).count() == 1
 
 
 def test_a_lost_file_gets_new_passwords_that_are_good(tmp_path: Path, now: datetime) -> None:

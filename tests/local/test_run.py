@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -117,9 +118,11 @@ def first(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[Run]:
     run.process.wait()
 
 
-def call(base: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+def call(
+    base: str, method: str, path: str, body: Any = None, *, bearer: str = ""
+) -> tuple[int, Any]:
     with closing(http.client.HTTPConnection(urlsplit(base).netloc, timeout=30)) as connection:
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {bearer}"}
         connection.request(method, path, json.dumps(body), headers)
         response = connection.getresponse()
         return response.status, json.loads(response.read())
@@ -138,6 +141,20 @@ def test_it_goes_on_in_a_folder_of_an_earlier_version(first: Run) -> None:
     login = {"email": person["email"], "password": PASSWORD}
     status, tokens = call(person["base_url"], "POST", "/v1/auth/login", login)
     assert (status, sorted(tokens)) == (200, ["access", "expires_in", "refresh"])
+
+
+def test_a_shell_is_offered_the_app_of_the_demo(first: Run) -> None:
+    person = demo(first)
+    login = {"email": person["email"], "password": PASSWORD}
+    _, tokens = call(person["base_url"], "POST", "/v1/auth/login", login)
+    status, offer = call(
+        person["base_url"], "GET", "/v1/apps/notes/manifest", bearer=tokens["access"]
+    )
+    assert (status, offer["version"]) == (200, "1.0.0")
+    bundle = urlsplit(offer["url"])
+    with closing(http.client.HTTPConnection(bundle.netloc, timeout=30)) as connection:
+        connection.request("GET", bundle.path)
+        assert sha256(connection.getresponse().read()).hexdigest() == offer["sha256"]
 
 
 def test_the_blocks_of_the_readme_can_be_pasted(first: Run, tmp_path: Path) -> None:

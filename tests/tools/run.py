@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from tests.tools import Unready, beforehand, environment, ports, redis
+from tests.tools import Unready, beforehand, demo_app, environment, ports, redis
 from tests.tools.announcement import announcement
 from tests.tools.children import Child, Program
 from tests.tools.folders import claim, held, sockets_of
@@ -133,6 +133,12 @@ class Start:
         if servers.database is not None:
             self._step("roles", "split_database_roles")
         self.say("Database is up to date")
+        try:
+            self._step("app", "publish_app", *demo_app.arguments(self._folder))
+            self.say("Demo app is published")
+        except Unready:
+            # Another key or storage than this folder's: its owner publishes there.
+            self.say("Demo app is not published; log/app.log says why")
         second = () if servers.second is None else ("--second-provider", servers.second_url)
         self._step("seed", "seed_demo", "--output", str(self._folder / "demo.json"), *second)
         self.say("Demo data is there")
