@@ -104,7 +104,8 @@ def _log(
     request: HttpRequest, response: HttpResponseBase, started: float, size: int, ended: str | None
 ) -> None:
     try:
-        problem: Problem | None = getattr(response, "problem", None)
+        # Its traceback holds all of the request, and would be in a circle with the answer that names it.
+        problem: Problem | None = vars(response).pop("problem", None)
         seconds, route = perf_counter() - started, route_of(request)
         facts = {
             "method": request.method if request.method in METHODS else "OTHER",
