@@ -4,7 +4,7 @@ from django.utils import timezone
 
 from config.db.connections import database_now
 from config.jobs.queue import URGENT, periodic
-from usage import alerts, budgets
+from usage import alerts, budgets, refusal_log
 from usage.settlement import settle_abandoned
 from usage.spending import daily
 
@@ -33,3 +33,9 @@ def watch_budgets(timestamp: int) -> None:
 def count_days(timestamp: int) -> None:
     """Counts the ledger into daily usage, every minute."""
     daily.count_days(now=database_now())
+
+
+@periodic("41 * * * *", name="usage.prune_refusals", queue="usage")
+def prune_refusals(timestamp: int) -> None:
+    """Keeps to the bound of refusals, every hour: within a day shells that are refused each minute go far beyond it."""
+    refusal_log.prune(now=database_now())
