@@ -44,10 +44,8 @@ HOST: str = env.str("HOST", "") or "127.0.0.1"
 PORT: int | None = env.int("PORT", 8000, validate=validate.Range(min=0, max=65535))
 # None is one per core.
 WEB_WORKERS: int | None = env.int("WEB_WORKERS", None, validate=validate.Range(min=0))
-METRICS_PORT: int | None = env.int("METRICS_PORT", None, validate=validate.Range(min=1, max=65535))
-WORKER_METRICS_PORT: int | None = env.int(
-    "WORKER_METRICS_PORT", None, validate=validate.Range(min=1, max=65535)
-)
+METRICS_PORT: int | None = env.int("METRICS_PORT", None, validate=POSITIVE)
+WORKER_METRICS_PORT: int | None = env.int("WORKER_METRICS_PORT", None, validate=POSITIVE)
 DRAIN_SECONDS: float = env.float("DRAIN_SECONDS", 2, validate=validate.Range(min=0, max=60))
 # Shown on every page of the console. Empty: nothing.
 ENVIRONMENT_NAME: str = env.str("ENVIRONMENT_NAME", "", validate=label) or ""
@@ -107,13 +105,11 @@ APPS_PUBLIC_KEY: bytes | None = env.minisign_key("APPS_PUBLIC_KEY", "")
 _nowhere = {"kind": "file", "path": "/nonexistent"}
 STORAGE_URL: dict[str, str] = env.storage_url("STORAGE_URL") or _nowhere
 CDN_PURGE: str = env.str("CDN_PURGE", "", validate=CDN_PURGE_FORM)
-
 STRIPE_API_KEY = secret("STRIPE_API_KEY", default="")
 STRIPE_API_BASE: str = env.str("STRIPE_API_BASE", "", validate=address_or_empty) or ""
 GRACE_DAYS: int = env.int("GRACE_DAYS", 14, validate=DAYS) or 14
 # Third parties that people can connect.
 OAUTH_PROVIDERS = secret("OAUTH_PROVIDERS", default="", check=provider_settings.read)
-
 _email: dict[str, Any] = env.email_url("EMAIL_URL") or {}
 DEFAULT_FROM_EMAIL: str = env.str("DEFAULT_FROM_EMAIL", validate=sender) or ""
 OPERATOR_EMAILS: list[str] = env.emails("OPERATOR_EMAILS") or []

@@ -34,7 +34,7 @@ class Refused(NamedTuple):
 
 # Called with each refused request while its answer waits, so they only take note; composition registers them.
 refused: list[Callable[[Refused], object]] = []
-# Likewise with the route, status and seconds of every request.
+# Likewise, with route, status and seconds of each request.
 answered: list[Callable[[str, int, float], object]] = []
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
