@@ -1,12 +1,12 @@
 """Exports events as a file."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from json import dumps
 from typing import Any
 
 from django.db.models import QuerySet
 
-from accounts.admin.exports import PAGE, csv_lines, ndjson_lines, pages
+from accounts.admin import exports
 from config.api.problems import instant
 from telemetry.models import Event
 
@@ -23,26 +23,21 @@ COLUMNS: Mapping[str, Callable[[Event], Any]] = {
 }
 
 
-def lines(rows: QuerySet[Event], *, ending: str, page: int = PAGE) -> Iterator[bytes]:
+def lines(rows: QuerySet[Event], *, ending: str, page: int = exports.PAGE) -> Iterator[bytes]:
     """Yields the bytes of a file, the newest event first: ``csv`` with a header, or ``ndjson``."""
-    if ending == "csv":
-        yield csv_lines([[*COLUMNS]])
-    for events in pages(rows, time="received_at", page=page):
-        yield _csv(events) if ending == "csv" else ndjson_lines(map(_row, events))
+    row_of = _csv_row if ending == "csv" else _row
+    pages = exports.pages(rows, time="received_at", page=page)
+    return exports.lines([*COLUMNS], (map(row_of, events) for events in pages), ending=ending)
 
 
 def _row(event: Event) -> dict[str, Any]:
     return {name: value_of(event) for name, value_of in COLUMNS.items()}
 
 
-def _csv(events: Sequence[Event]) -> bytes:
+def _csv_row(event: Event) -> dict[str, Any]:
     """No cell can start a formula: names, apps and versions begin with a letter, a digit or $.
 
     This also holds for spreadsheets that split at semicolons or tabs: semicolons are escaped here, tabs by JSON.
     """
-    rows = (_row(each) for each in events)
-    return csv_lines({**row, "properties": _escaped(row["properties"])}.values() for row in rows)
-
-
-def _escaped(properties: dict[str, Any]) -> str:
-    return dumps(properties, ensure_ascii=False).replace(";", "\\u003b")
+    properties = dumps(event.properties, ensure_ascii=False).replace(";", "\\u003b")
+    return _row(event) | {"properties": properties}

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from ipaddress import ip_address
-from json import dumps
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -16,7 +15,7 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse, reverse_lazy
 from django.utils.html import format_html
 
-from accounts.admin.exports import ExportedList, csv_lines, ndjson_lines, pages
+from accounts.admin.exports import ExportedList, lines, pages
 from accounts.audit import record
 from accounts.models import AuditEvent, Session
 from accounts.models.audit import AUDIT_WORDS
@@ -225,13 +224,8 @@ class AuditEventAdmin(ExportedList):
         return queryset.filter(either) if term else queryset, False
 
     def export(self, rows: QuerySet[AuditEvent], *, ending: str) -> Iterator[bytes]:
-        if ending == "csv":
-            yield csv_lines([EXPORTED])
-        for events in pages(rows, time="at"):
-            found = [{name: getattr(each, name) for name in EXPORTED} for each in events]
-            for row in found:
-                row |= {name: str(row[name] or "") for name in ("at", "actor_id", "address")}
-            yield ndjson_lines(found) if ending == "ndjson" else csv_lines(map(_as_cells, found))
+        found = (map(_as_exported, events) for events in pages(rows, time="at"))
+        return lines(EXPORTED, found, ending=ending)
 
     def note_export(self, **given: Any) -> None:
         record("audit:exported", **given)
@@ -253,10 +247,9 @@ class AuditEventAdmin(ExportedList):
         return format_html('<div class="changes">{} {}</div>', changes(event), why)
 
 
-def _as_cells(row: dict[str, Any]) -> list[Any]:
-    return [
-        dumps(each, ensure_ascii=False) if isinstance(each, dict) else each for each in row.values()
-    ]
+def _as_exported(event: AuditEvent) -> dict[str, Any]:
+    row = {name: getattr(event, name) for name in EXPORTED}
+    return row | {name: str(row[name] or "") for name in ("at", "actor_id", "address")}
 
 
 def _is_address(text: str) -> bool:

@@ -5,7 +5,7 @@ Read page by page by index, so that no connection waits for a browser.
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from io import StringIO
 from json import dumps
@@ -33,7 +33,8 @@ FORMATS: Mapping[str, str] = {
 # The place before a formula, in a cell or in what some spreadsheets split it into.
 FORMULA = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[=+\-@＝＋－＠\t\r\n])")
 PAGE = 1_000
-MOST_SHOWN = 100
+# Of an address, in the audit log.
+MOST_NOTED = 100
 
 
 class ExportedList(ConsoleAdmin):
@@ -89,14 +90,17 @@ class ExportedList(ConsoleAdmin):
             except IncorrectLookupParameters:
                 raise BadRequest from None
             now = timezone.now()
-            chosen = {
-                name: value for name, value in request.GET.items() if len(value) <= MOST_SHOWN
-            }
+            chosen = noted(request)
             self.note_export(by=actor_of(request), now=now, target=ending, after=chosen)
             content = self.export(rows, ending=ending)
             return file_response(content, name=self.export_name, ending=ending, now=now)
 
         return view
+
+
+def noted(request: HttpRequest) -> dict[str, str]:
+    """The filters of an export, for its event."""
+    return {name: value for name, value in request.GET.items() if len(value) <= MOST_NOTED}
 
 
 def file_response(
@@ -129,6 +133,23 @@ def _older(rows: QuerySet[Row], after: Row | None, time: str) -> QuerySet[Row]:
     at = getattr(after, time)
     # The first condition is redundant, but lets PostgreSQL use the index.
     return rows.filter(**{f"{time}__lte": at}).filter(Q(**{f"{time}__lt": at}) | Q(id__lt=after.pk))
+
+
+def lines(
+    columns: Sequence[str], found: Iterable[Iterable[Mapping[str, Any]]], *, ending: str
+) -> Iterator[bytes]:
+    """The bytes of a file of pages of rows: ``csv`` with a header, in which JSON is a text, or ``ndjson``."""
+    if ending == "csv":
+        yield csv_lines([columns])
+    for rows in found:
+        if ending == "csv":
+            yield csv_lines([_cell(row[name]) for name in columns] for row in rows)
+        else:
+            yield ndjson_lines(rows)
+
+
+def _cell(value: Any) -> Any:
+    return dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
 
 
 def ndjson_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:

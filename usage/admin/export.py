@@ -1,12 +1,11 @@
 """Exports the ledger as a file."""
 
 from collections.abc import Iterator, Sequence
-from json import dumps
 from typing import Any
 
 from django.db.models import QuerySet
 
-from accounts.admin.exports import PAGE, csv_lines, ndjson_lines, pages
+from accounts.admin import exports
 from config.api.problems import instant
 from config.db.connections import release_connection
 from config.money import decimal
@@ -40,24 +39,22 @@ COLUMNS = (
 _OWN = {"cost_usd", "caller_user", "metadata"}
 
 
-def lines(rows: QuerySet[UsageRecord], *, ending: str, page: int = PAGE) -> Iterator[bytes]:
+def lines(rows: QuerySet[UsageRecord], *, ending: str, page: int = exports.PAGE) -> Iterator[bytes]:
     """Yields the bytes of a file, the newest call first: ``csv`` with a header, or ``ndjson``.
 
     An abandoned attempt is a line of its own behind its call.
     """
-    if ending == "csv":
-        yield csv_lines([COLUMNS])
-    for records in pages(rows, time="opened_at", page=page):
-        attempts = attempts_of(records)
-        # Nothing waits for a browser with a connection.
-        release_connection()
-        found = [
-            row for each in records for row in (_row(each), *_attempt_rows(each, attempts[each.pk]))
-        ]
-        if ending == "csv":
-            yield csv_lines([_cell(row[name]) for name in COLUMNS] for row in found)
-        else:
-            yield ndjson_lines(found)
+    pages = exports.pages(rows, time="opened_at", page=page)
+    return exports.lines(COLUMNS, map(_rows, pages), ending=ending)
+
+
+def _rows(records: list[UsageRecord]) -> list[dict[str, Any]]:
+    attempts = attempts_of(records)
+    # Nothing waits for a browser with a connection.
+    release_connection()
+    return [
+        row for each in records for row in (_row(each), *_attempt_rows(each, attempts[each.pk]))
+    ]
 
 
 def _row(record: UsageRecord) -> dict[str, Any]:
@@ -98,7 +95,3 @@ def _attempt_rows(record: UsageRecord, attempts: Sequence[Attempt]) -> Iterator[
             "reasoning_tokens": 0,
             "cost_usd": None if each.cost is None else str(decimal(each.cost)),
         }
-
-
-def _cell(value: Any) -> Any:
-    return dumps(value, ensure_ascii=False) if isinstance(value, dict) else value

@@ -1,14 +1,16 @@
 """Files of usage: daily usage with the filters of its page, and clients' statements."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlencode
+from uuid import UUID
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
-from accounts.admin.exports import FORMATS, csv_lines, file_response, ndjson_lines, pages
+from accounts.admin.exports import FORMATS, file_response, lines, noted, pages
 from accounts.audit import record
 from accounts.models import Client
 from accounts.people.operators import actor_of
@@ -18,15 +20,14 @@ from config.console.money_pages.ranking import numbered
 from config.console.tables import Chip, Column, Link, Row, Table
 from config.console.template_tags import dollars
 from config.money import decimal
-from usage.models import UsageRecord
+from usage.models import DailyUsage, UsageRecord
 from usage.models.totals import DAILY_SUMS
 from usage.spending.statements import Statement, parts, values
 from usage.spending.sums import Scope
 
 EXPORT = "usage.usagerecord_export"
 MONTHS_SHOWN = 13
-# Of an address, in the audit log.
-MOST_NOTED = 100
+EXPORTED = ("day", "client_id", "client", "user_id", "person", "model", "provider", *DAILY_SUMS)
 
 
 def statements_of(chosen: Chosen, *, may_export: bool) -> Table | None:
@@ -58,33 +59,25 @@ def export(request: HttpRequest, ending: str) -> StreamingHttpResponse:
     if chosen.scope.key_id:
         raise Http404
     _note(request, ending)
-    content = _lines(chosen, ending)
+    rows = chosen.scope.daily(chosen.since, chosen.until).select_related("user")
+    clients = dict(Client.objects.values_list("pk", "name"))
+    found = ([_row(each, clients) for each in page] for page in pages(rows, time="day"))
+    content = lines(EXPORTED, found, ending=ending)
     return file_response(content, name="daily-usage", ending=ending, now=timezone.now())
 
 
-def _lines(chosen: Chosen, ending: str) -> Iterator[bytes]:
-    names = ("day", "client_id", "client", "user_id", "person", "model", "provider", *DAILY_SUMS)
-    if ending == "csv":
-        yield csv_lines([names])
-    clients = dict(Client.objects.values_list("pk", "name"))
-    rows = chosen.scope.daily(chosen.since, chosen.until)
-    for found in pages(rows.select_related("user"), time="day"):
-        written = [
-            {
-                **{name: getattr(row, name) for name in names if hasattr(row, name)},
-                "day": str(row.day),
-                "client_id": str(row.client_id),
-                "client": clients.get(row.client_id, ""),
-                "user_id": str(row.user_id),
-                "person": row.user.email or "",
-                "cost": str(decimal(row.cost)),
-            }
-            for row in found
-        ]
-        if ending == "csv":
-            yield csv_lines([row[name] for name in names] for row in written)
-        else:
-            yield ndjson_lines([{name: row[name] for name in names} for row in written])
+def _row(row: DailyUsage, clients: Mapping[UUID, str]) -> dict[str, Any]:
+    return {
+        "day": str(row.day),
+        "client_id": str(row.client_id),
+        "client": clients.get(row.client_id, ""),
+        "user_id": str(row.user_id),
+        "person": row.user.email or "",
+        "model": row.model,
+        "provider": row.provider,
+        **{name: getattr(row, name) for name in DAILY_SUMS},
+        "cost": str(decimal(row.cost)),
+    }
 
 
 def statement(request: HttpRequest, ending: str) -> StreamingHttpResponse:
@@ -96,15 +89,14 @@ def statement(request: HttpRequest, ending: str) -> StreamingHttpResponse:
         raise Http404
     _note(request, ending)
     made = Statement(client_id=client.pk, month=month)
-    lines = [
+    rows = [
         {"of": of, "name": line.name, **values(line)}
         for of, found in (*parts(made), ("total", [made.total()]))
         for line in found
     ]
-    csv = csv_lines([lines[0], *(line.values() for line in lines)])
-    content = csv if ending == "csv" else ndjson_lines(lines)
+    content = lines([*rows[0]], [rows], ending=ending)
     name = f"statement-{month:%Y-%m}-{client.pk}"
-    return file_response([content], name=name, ending=ending, now=timezone.now())
+    return file_response(content, name=name, ending=ending, now=timezone.now())
 
 
 def _check(request: HttpRequest, ending: str) -> None:
@@ -117,5 +109,5 @@ def _check(request: HttpRequest, ending: str) -> None:
 
 def _note(request: HttpRequest, ending: str) -> None:
     """Writes the event of an export."""
-    chosen = {name: value for name, value in request.GET.items() if len(value) <= MOST_NOTED}
-    record("usage:exported", ending, by=actor_of(request), now=timezone.now(), after=chosen)
+    after = noted(request)
+    record("usage:exported", ending, by=actor_of(request), now=timezone.now(), after=after)
