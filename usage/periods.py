@@ -18,17 +18,25 @@ class Period:
 
     @property
     def month_start(self) -> datetime:
-        return _midnight(self.month)
+        return midnight(self.month)
 
     @property
     def next_month(self) -> datetime:
         # The 1st and 31 days later is always in the next month.
-        return _midnight((self.month + timedelta(days=31)).replace(day=1))
+        return midnight((self.month + timedelta(days=31)).replace(day=1))
 
     @property
     def next_day(self) -> datetime:
-        return _midnight(self.day + timedelta(days=1))
+        return midnight(self.day + timedelta(days=1))
 
 
-def _midnight(day: date) -> datetime:
+def last_months(today: date, number: int) -> list[date]:
+    """The first days of this month and of those before it, the newest first."""
+    newest = today.year * 12 + today.month - 1
+    months = (divmod(newest - back, 12) for back in range(number))
+    return [date(year, month + 1, 1) for year, month in months]
+
+
+def midnight(day: date) -> datetime:
+    """When a day begins."""
     return datetime.combine(day, time.min, UTC)

@@ -98,7 +98,7 @@ class ExportedList(ConsoleAdmin):
         return view
 
 
-def noted(request: HttpRequest) -> dict[str, str]:
+def noted(request: HttpRequest) -> dict[str, Any]:
     """The filters of an export, for its event."""
     return {name: value for name, value in request.GET.items() if len(value) <= MOST_NOTED}
 

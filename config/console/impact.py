@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from accounts.models import Session, User
 from config.console.tables import Column, Row, Table
+from config.console.template_tags import counted
 from licensing.models import Licence, Standing
 from llmproxy.models import PersonalKey
 from usage.models import RunningCall
@@ -40,18 +41,11 @@ def aftermath(right: str, row: object) -> str:
         return ""
     people = User.objects.filter(client=row.client_id, erased_at=None, is_active=True).count()
     calls = _running(row)
-    ending = (
-        f" {_number(calls, 'running call ends', 'running calls end')} within 15 seconds."
-        if calls
-        else ""
-    )
-    cannot = _number(people, "person cannot", "people cannot")
+    ends = counted(calls, "running call ends", "running calls end")
+    ending = f" {ends} within 15 seconds." if calls else ""
+    cannot = counted(people, "person cannot", "people cannot")
     return f"{cannot} call models until you reactivate the client.{ending}"
 
 
 def _running(licence: Licence) -> int:
     return RunningCall.objects.filter(client_id=licence.client_id).count()
-
-
-def _number(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"

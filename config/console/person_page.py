@@ -34,7 +34,7 @@ from config.console.charts import Bar, Chart, Curve, days_axis
 from config.console.lists.columns import moment, yes_no
 from config.console.template_tags import short
 from licensing.models import Licence
-from llmproxy.calls.explanation import explain
+from llmproxy.calls.explanation import EXPLAINING, explain
 from llmproxy.models import LanguageModel, PersonalKey
 from usage.admin.calls import RestartModelCalls, StopModelCalls
 from usage.admin.refusals import in_two_weeks
@@ -45,8 +45,6 @@ from usage.summaries import Summary, summary
 
 SESSIONS_SHOWN = 20
 CALLS_SHOWN = 20
-# What an operator has to be allowed to see for an explanation, which tells it.
-EXPLAINING = ("licensing.view_licence", "usage.view_monthlyusage", "usage.view_stop")
 
 
 class Delete(PersonAction):

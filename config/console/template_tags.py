@@ -45,14 +45,6 @@ def chip(kind: str, word: object) -> SafeString:
     return format_html('<span class="chip chip-{}">{}</span>', kind, word)
 
 
-@register.inclusion_tag("admin/parts/facts.html")
-def facts(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Labels above values; those without a value are left out."""
-    return {
-        "pairs": [(label, cell(value)) for label, value in pairs if value not in (None, "", [])]
-    }
-
-
 @register.inclusion_tag("admin/parts/table.html")
 def table(table: Table) -> dict[str, Any]:
     return {"table": table}
@@ -198,9 +190,9 @@ def grouped(number: int | None) -> str:
 
 
 @register.filter
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, nouns: str = "") -> str:
     """A number with its noun."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
 
 
 @register.filter
@@ -245,14 +237,16 @@ def share(used: int, cap: int | None) -> SafeString:
         if part >= 80
         else ("", "")
     )
+    return bar(min(100, part), f"{part:,}", kind=kind or "under", shape=shape)
+
+
+def bar(width: float, percent: str, *, kind: str = "", shape: str = "") -> SafeString:
+    """A part as a bar of this width in percent, and its number."""
     return format_html(
         '<span class="share share-{}"><svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
         '<rect width="{}" height="8"/></svg><span class="percent">{} {} %</span></span>',
-        kind or "under",
-        min(100, part),
-        shape,
-        f"{part:,}",
-    )
+        kind, width, shape, percent,
+    )  # fmt: skip
 
 
 @register.filter

@@ -249,11 +249,6 @@ def as_offered(model: LanguageModel) -> Offered:
     )
 
 
-def default_is_off() -> bool:
-    """Whether calls that name no model are refused. No edit causes it, but another ``LLM_DEFAULT_MODEL`` can."""
-    return LanguageModel.objects.filter(name=settings.LLM_DEFAULT_MODEL, is_on=False).exists()
-
-
 def default_model_warning() -> str | None:
     """A warning about the default model for operators; None where its row is on and for every plan."""
     name = settings.LLM_DEFAULT_MODEL

@@ -19,14 +19,14 @@ from accounts.admin.large_lists import THEIRS, LargeList
 from accounts.audit import record
 from accounts.models import Session
 from config.console.base import ConsoleAdmin
-from config.console.lists.columns import ChoiceFilter, exact, moment, person, tokens
+from config.console.lists.columns import ChoiceFilter, exact, moment, person, right, tokens
 from config.console.template_tags import cell, share
 from config.money import in_dollars
 from usage.admin.call_story import ENDS, seconds, state_of, told
 from usage.admin.corrections import LowerCharge
 from usage.admin.export import lines
 from usage.models import Alert, MonthlyUsage, UsageRecord
-from usage.periods import Period
+from usage.periods import Period, last_months
 from usage.settlement import SHARE_PERCENT
 
 MONTHS_SHOWN = 13
@@ -37,11 +37,8 @@ class MonthFilter(ChoiceFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """The current month and those before it, the newest first."""
-        first = Period.of(timezone.now()).month
-        newest = first.year * 12 + first.month - 1
-        months = (divmod(newest - back, 12) for back in range(MONTHS_SHOWN))
-        names = [f"{year:04}-{month + 1:02}" for year, month in months]
-        return [(each, each) for each in names]
+        months = last_months(Period.of(timezone.now()).day, MONTHS_SHOWN)
+        return [(f"{each:%Y-%m}", f"{each:%Y-%m}") for each in months]
 
     def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return rows.filter(period=f"{value}-01")
@@ -107,13 +104,12 @@ class UsageRecordAdmin(ExportedList, LargeList):
     @admin.display(description="cost")
     def costs(self, row: UsageRecord) -> str:
         settled = "no price" if row.cost is None else in_dollars(row.cost, 4)
-        words = settled if row.settled_at else "held"
-        return format_html('<span class="number">{}</span>', words)
+        return right(settled if row.settled_at else "held")
 
     @admin.display(description="took")
     def took(self, row: UsageRecord) -> str:
         lasted = seconds(row, row.settled_at or timezone.now())
-        return format_html('<span class="number">{} s</span>', f"{lasted:.1f}")
+        return right(f"{lasted:.1f} s")
 
     def page_context(self, request: HttpRequest, row: UsageRecord) -> dict[str, Any]:
         return told(row, now=timezone.now())

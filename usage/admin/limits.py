@@ -12,11 +12,11 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 
-from accounts.models import Client, User
+from accounts.models import Client
 from accounts.people.operators import may_touch
 from config.console.actions import Action, Result
 from config.console.base import ConsoleAdmin
-from config.console.lists.columns import moment
+from config.console.lists.columns import moment, person, right
 from config.console.template_tags import dollars, share
 from usage.admin.budgets import BudgetForm, SetBudget
 from usage.models import Budget, Stop
@@ -89,11 +89,11 @@ class BudgetAdmin(ConsoleAdmin):
 
     @admin.display(description="spent this month", ordering="spent")
     def spent_now(self, row: Budget) -> str:
-        return _number(dollars(_spent(row)))
+        return right(dollars(_spent(row)))
 
     @admin.display(description="budget", ordering="monthly")
     def budget(self, row: Budget) -> str:
-        return _number(dollars(row.monthly))
+        return right(dollars(row.monthly))
 
     @admin.display(description="share")
     def part(self, row: Budget) -> str:
@@ -101,7 +101,7 @@ class BudgetAdmin(ConsoleAdmin):
 
     @admin.display(description="forecast")
     def forecast(self, row: Any) -> str:
-        return _number(dollars(_spent(row) + row.ahead))
+        return right(dollars(_spent(row) + row.ahead))
 
     @admin.display(description="state")
     def told(self, row: Budget) -> str:
@@ -121,19 +121,14 @@ def _spent(row: Budget) -> int:
     return row.spent if row.period == Period.of(timezone.now()).month else 0
 
 
-def _number(text: str) -> str:
-    return format_html('<span class="number">{}</span>', text)
-
-
 @admin.register(Stop)
 class StopAdmin(ConsoleAdmin):
-    list_display = ("person", moment("stopped_at", "since"), moment("ends_at", "until"), "reason")
+    list_display = (person(), moment("stopped_at", "since"), moment("ends_at", "until"), "reason")
     list_display_links = None
     list_select_related = ("user",)
     search_fields = ("user__email", "reason")
     uuid_fields = ("user_id",)
     fields = list_display
-    readonly_fields = ("person",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Stop]:
         return Stop.objects.in_force(at=timezone.now())
@@ -153,12 +148,6 @@ class StopAdmin(ConsoleAdmin):
             )
 
         return (*self.list_display, restart)
-
-    @admin.display(description="person", ordering="user__email")
-    def person(self, row: Stop) -> str:
-        user: User = cast("Any", row).user
-        page = reverse("admin:accounts_user_change", args=[row.pk])
-        return format_html('<a href="{}">{}</a>', page, user)
 
     def row_name(self, row: Stop) -> str:
         return f"Stop of {cast('Any', row).user}"

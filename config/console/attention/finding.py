@@ -15,6 +15,7 @@ from procrastinate.contrib.django.models import (
 from accounts import forwarding
 from accounts.models import AuditEvent, Client, Session, SigningKey
 from config.console.attention.kinds import Found, Level
+from config.console.template_tags import counted
 from config.management import nightly
 from llmproxy.catalogue.health import MINUTES, health_of
 from llmproxy.catalogue.vendors import fetching_warning
@@ -134,7 +135,7 @@ def budgets(rows: QuerySet[Budget], now: datetime) -> list[Budget]:
     found: Any = rows.annotate(people=people).order_by("-exceeded_at", "-warned_at")
     for each in found:
         each.percent, each.since = percent_of(each), each.exceeded_at or each.warned_at
-        each.whom = f"{each.people:,} {'person' if each.people == 1 else 'people'}"
+        each.whom = counted(each.people, "person", "people")
         each.level = Level.ACT if each.exceeded_at else Level.WATCH
         end = now + (now - period.month_start) * ((each.monthly - each.spent) / each.spent)
         each.ends = end if end < period.next_month else None

@@ -1,9 +1,7 @@
 """The pictures of the front page: money and tokens, calls and errors, sign-ins and refusals."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, time, timedelta
-from typing import Any
-from urllib.parse import urlencode
+from datetime import UTC, datetime, timedelta
 
 from django.db.models import Count, Sum
 from django.db.models.functions import TruncDate, TruncHour
@@ -12,9 +10,10 @@ from django.urls import reverse
 
 from accounts.models import Session
 from config.console.charts import Bar, Chart, Strip, days_axis, written
+from config.console.money_pages.choosing import calls_between
 from config.console.template_tags import dollars, short
 from usage.models import Refusal, UsageRecord
-from usage.periods import Period
+from usage.periods import Period, midnight
 from usage.spending.daily import SUMS
 from usage.spending.sums import FOUR_WEEKS, Scope, Sums, forecast, total
 
@@ -37,7 +36,7 @@ def money(request: HttpRequest, now: datetime) -> Chart:
         _strips(
             [f"{day.day} {day:%b}" for day in days],
             [("money", "Cost", "first", cost), ("tokens", "Tokens", "second", tokens)],
-            _calls(request, days, DAY, [each.calls for each in here]),
+            _calls(request, [*map(midnight, days)], DAY, [each.calls for each in here]),
             [more.get(day, 0) for day in days],
         ),
         days_axis(days, today=today),
@@ -86,7 +85,7 @@ def sign_ins(request: HttpRequest, now: datetime) -> Chart:
     """Sign-ins and refused requests of each of the last days."""
     today = now.astimezone(UTC).date()
     days = [today - DAY * back for back in range(DAYS - 1, -1, -1)]
-    begin = datetime.combine(days[0], time(), UTC)
+    begin = midnight(days[0])
     sessions = Session.objects.filter(started_at__gte=begin).order_by()
     started = dict(sessions.values_list(TruncDate("started_at", tzinfo=UTC)).annotate(Count("pk")))
     refusals = Refusal.objects.filter(minute__gte=begin).order_by()
@@ -144,18 +143,13 @@ def _strips(
 
 
 def _calls(
-    request: HttpRequest, begins: Sequence[Any], step: timedelta, numbers: Sequence[int]
+    request: HttpRequest, begins: Sequence[datetime], step: timedelta, numbers: Sequence[int]
 ) -> Callable[[int], str]:
     """The address of the calls of a day or an hour that has some, for who may list them."""
-    address, may = (
-        reverse("admin:usage_usagerecord_changelist"),
-        request.user.has_perm("usage.view_usagerecord"),
-    )
+    may = request.user.has_perm("usage.view_usagerecord")
 
     def of(place: int) -> str:
         since = begins[place]
-        since = since if isinstance(since, datetime) else datetime.combine(since, time(), UTC)
-        chosen = {"opened_at__gte": f"{since}", "opened_at__lt": f"{since + step}"}
-        return f"{address}?{urlencode(chosen)}" if may and numbers[place] else ""
+        return calls_between(since, since + step) if may and numbers[place] else ""
 
     return of

@@ -55,7 +55,7 @@ def dollars(field: str, label: str = "") -> Callable[[Any], str]:
 
 
 def _amount(value: int | None) -> str:
-    return _right("" if value is None else in_dollars(value, 6))
+    return right("" if value is None else in_dollars(value, 6))
 
 
 def _linked(user: Any) -> str:
@@ -64,10 +64,11 @@ def _linked(user: Any) -> str:
 
 
 def _number(value: int | None) -> str:
-    return _right("" if value is None else f"{value:,}")
+    return right("" if value is None else f"{value:,}")
 
 
-def _right(text: str) -> str:
+def right(text: str) -> str:
+    """A cell that holds a number."""
     return format_html('<span class="number">{}</span>', text)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from config.console.base import uuid_in
-from usage.periods import Period
+from usage.periods import Period, midnight
 from usage.spending.sums import GROUPS, Scope
 
 YEARS = range(2000, 2100)
@@ -34,12 +34,9 @@ class Chosen:
         given = {name: value.strip() for name, value in request.GET.dict().items() if value.strip()}
         today = Period.of(timezone.now()).day
         period = given.get("period", "")
-        since = (
-            first_day(period, len("2026-11"))
-            or first_day(period, len("2026"))
-            or today.replace(day=1)
-        )
-        is_year = len(period) == len("2026") and first_day(period, len("2026")) is not None
+        year = first_day(period, len("2026"))
+        since = year or first_day(period, len("2026-11")) or today.replace(day=1)
+        is_year = year is not None
         after = since.replace(year=since.year + 1) if is_year else next_month(since)
         scope = Scope(
             client_id=uuid_in(given.get("client")),
@@ -66,13 +63,16 @@ class Chosen:
         """The address of the calls of a day; their list knows one word besides the person."""
         scope = self.scope
         word = scope.key_id or scope.client_id or scope.model
-        looked_for = {
-            "opened_at__gte": f"{day} 00:00:00+00:00",
-            "opened_at__lt": f"{day + timedelta(days=1)} 00:00:00+00:00",
-            **({"user__id__exact": scope.user_id} if scope.user_id else {}),
-            **({"q": word} if word else {}),
-        }
-        return f"{reverse('admin:usage_usagerecord_changelist')}?{urlencode(looked_for)}"
+        looked_for = {"user__id__exact": scope.user_id, "q": word}
+        begins = midnight(day)
+        return calls_between(begins, begins + timedelta(days=1), **looked_for)
+
+
+def calls_between(since: datetime, until: datetime, **looked_for: Any) -> str:
+    """The address of the calls that were admitted in this time."""
+    given = {"opened_at__gte": since, "opened_at__lt": until, **looked_for}
+    chosen = {name: value for name, value in given.items() if value}
+    return f"{reverse('admin:usage_usagerecord_changelist')}?{urlencode(chosen)}"
 
 
 def first_day(text: str, length: int) -> date | None:
@@ -86,7 +86,3 @@ def first_day(text: str, length: int) -> date | None:
 
 def next_month(month: date) -> date:
     return Period(month, month).next_month.date()
-
-
-def month_before(month: date) -> date:
-    return (month - timedelta(days=1)).replace(day=1)

@@ -14,19 +14,18 @@ from accounts.admin.joining import joined
 from accounts.models import Client, Session, User
 from accounts.people.operators import may_touch
 from config.console.charts import Bar, Chart, Curve, Strip, days_axis
-from config.console.money_pages.choosing import next_month
+from config.console.money_pages.choosing import calls_between, next_month
 from config.console.money_pages.ranking import part_of
 from config.console.tables import Chip, Column, Link, Row, Table
 from config.console.template_tags import dollars, share, short
 from config.money import in_dollars
+from llmproxy.calls.explanation import EXPLAINING
 from usage.limits import effective_of_all
 from usage.models import Budget, MonthlyUsage
-from usage.periods import Period
+from usage.periods import Period, midnight
 from usage.spending.sums import FOUR_WEEKS, Scope, Sums, forecast, total
 
 PEOPLE_SHOWN = 10
-# What an explanation tells of.
-EXPLAINING = ("licensing.view_licence", "usage.view_monthlyusage", "usage.view_stop")
 MODELS_SHOWN = 6
 
 
@@ -70,17 +69,12 @@ def _chart(
     first, today, until = days
     places = [first + timedelta(days=after) for after in range((until - first).days + 1)]
     costs = [sums.get(day, Sums()) for day in places if day <= today]
-    calls = reverse("admin:usage_usagerecord_changelist")
     bars = []
     for day, row in zip(places, costs, strict=False):
-        next_day = day + timedelta(days=1)
-        asked: dict[str, Any] = {
-            "q": client.pk,
-            "opened_at__gte": f"{day} 00:00Z",
-            "opened_at__lt": f"{next_day} 00:00Z",
-        }
+        begins = midnight(day)
+        calls = calls_between(begins, begins + timedelta(days=1), q=client.pk)
         told = f"{day.day} {day:%b}: {dollars(row.cost)}, {row.calls:,} calls"
-        href = f"{calls}?{urlencode(asked)}" if row.calls else ""
+        href = calls if row.calls else ""
         bars.append(Bar(f"{day.day} {day:%b}", row.cost, href, told))
     reached = accumulate(row.cost for row in costs)
     curve = Curve(

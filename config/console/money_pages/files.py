@@ -15,13 +15,14 @@ from accounts.audit import record
 from accounts.models import Client
 from accounts.people.operators import actor_of
 from config.console.base import uuid_in
-from config.console.money_pages.choosing import Chosen, first_day, month_before
+from config.console.money_pages.choosing import Chosen, first_day
 from config.console.money_pages.ranking import numbered
 from config.console.tables import Chip, Column, Link, Row, Table
 from config.console.template_tags import dollars
 from config.money import decimal
 from usage.models import DailyUsage, UsageRecord
 from usage.models.totals import DAILY_SUMS
+from usage.periods import last_months
 from usage.spending.statements import Statement, parts, values
 from usage.spending.sums import Scope
 
@@ -35,9 +36,7 @@ def statements_of(chosen: Chosen, *, may_export: bool) -> Table | None:
     client = chosen.scope.client_id
     if client is None:
         return None
-    since = chosen.today.replace(day=1)
-    for _ in range(MONTHS_SHOWN - 1):
-        since = month_before(since)
+    since = last_months(chosen.today, MONTHS_SHOWN)[-1]
     months = Scope(client_id=client).by_month(since, chosen.today)
     running = UsageRecord.objects.open().filter(client_id=client)
     unsettled = {chosen.today.replace(day=1), *running.order_by().values_list("period", flat=True)}

@@ -14,12 +14,13 @@ from django.urls import path, reverse
 from accounts.admin.exports import FORMATS
 from accounts.models import Client
 from config.console.charts import Bar, Chart, Strip, days_axis
-from config.console.money_pages.choosing import Chosen, month_before
+from config.console.money_pages.choosing import Chosen
 from config.console.money_pages.files import EXPORT, MONTHS_SHOWN, export, statement, statements_of
 from config.console.money_pages.ranking import SUMMED, cells_of, names_of, numbered, ranking_of
 from config.console.tables import Row, Table
 from config.console.template_tags import dollars, short
 from llmproxy.models import LanguageModel, Provider
+from usage.periods import last_months
 from usage.spending.sums import FOUR_WEEKS, GROUPS, Sums, forecast, total
 
 VIEW = "usage.view_monthlyusage"
@@ -29,7 +30,7 @@ def page(request: HttpRequest) -> HttpResponse:
     if not request.user.has_perm(VIEW):
         raise PermissionDenied
     chosen = Chosen.of(request)
-    before = month_before(chosen.since)
+    before = last_months(chosen.since, 2)[1]
     if chosen.is_year:
         sums = chosen.scope.by_month(chosen.since, chosen.until)
         here, earlier = sums, Sums()
@@ -66,11 +67,9 @@ def page(request: HttpRequest) -> HttpResponse:
 
 
 def _filters(chosen: Chosen) -> Iterator[dict[str, Any]]:
-    scope, month = chosen.scope, chosen.today.replace(day=1)
-    months = []
-    for _ in range(MONTHS_SHOWN):
-        months.append((f"{month:%Y-%m}", f"{month:%B %Y}"))
-        month = month_before(month)
+    scope = chosen.scope
+    last = last_months(chosen.today, MONTHS_SHOWN)
+    months = [(f"{month:%Y-%m}", f"{month:%B %Y}") for month in last]
     years = [(str(year), f"Year {year}") for year in (chosen.today.year, chosen.today.year - 1)]
     yield _filter("Period", "period", [*months, *years], chosen.given.get("period", months[0][0]))
     clients = Client.objects.order_by("name").values_list("pk", "name")

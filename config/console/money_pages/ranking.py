@@ -3,12 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
-from django.utils.html import format_html
-
 from accounts.models import Client, User
 from config.console.money_pages.choosing import Chosen
 from config.console.tables import Column, Link, Row, Table
-from config.console.template_tags import dollars, share, short
+from config.console.template_tags import bar, dollars, share, short
 from llmproxy.models import PersonalKey
 from usage.models import Budget
 from usage.spending.sums import FOUR_WEEKS, Sums, forecast, total
@@ -93,11 +91,7 @@ def names_of(by: str, keys: list[Any]) -> dict[Any, str]:
 def part_of(sums: Sums, whole: Sums) -> str:
     """A share of all costs as a bar and a number."""
     percent = f"{100 * sums.cost / whole.cost if whole.cost else 0:.1f}"
-    return format_html(
-        '<span class="share"><svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
-        '<rect width="{0}" height="8"/></svg><span class="percent">{0} %</span></span>',
-        percent,
-    )
+    return bar(float(percent), percent)
 
 
 def numbered(first: str, numbers: Iterable[str]) -> list[Column]:
