@@ -252,7 +252,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             console: Any = self.admin_site.get_model_admin(type(row))
             links.append((f"{console.action(name).label}…", console.link(request, name, row)))
         named = [(address, label) for label, address in links if address]
-        return said + format_html_join(SafeString(" · "), ' <a href="{}">{}</a>', named)
+        return said + format_html_join("", ' <a href="{}">{}</a>', named)
 
     def _refuse(self, request: HttpRequest, form: BaseForm, problem: Problem) -> None:
         if isinstance(problem, BulkFailure):

@@ -7,6 +7,7 @@ of it.
 import re
 from collections.abc import Callable, Sequence
 from functools import reduce
+from itertools import chain
 from operator import or_
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -100,7 +101,8 @@ class Kind(NamedTuple):
 
     def is_it(self, row: Any, term: Term) -> bool:
         """Whether the text is the row's id, or another name that it has alone."""
-        names = (row.pk, *(getattr(row, each) for each in self.whole))
+        values = [row.pk, *(getattr(row, each) for each in self.whole)]
+        names = chain.from_iterable(each if isinstance(each, list) else [each] for each in values)
         return term.name in {str(each).lower() for each in names}
 
     def table(self, rows: Sequence[Any], term: Term) -> Table:
@@ -135,7 +137,7 @@ KINDS: tuple[Kind, ...] = (
          name=_short, related=("user",), whole=("request_id",)),
     Kind("Refusals", Refusal, lambda term: term.request_id("request_ids__contains"),
          "Refusal, Person, Model, Time", lambda row: (str(row.user or row.address), row.model, row.last_at),
-         related=("user",)),
+         related=("user",), whole=("request_ids",)),
     Kind("Sessions", Session, lambda term: term.id(), "Session, Person, Started, Last used",
          lambda row: (str(row.user), row.started_at, row.last_used_at), name=_short, related=("user",)),
     Kind("Personal keys", PersonalKey, lambda term: term.id(), "Key, Person, Created",
@@ -169,8 +171,9 @@ def search(request: HttpRequest) -> HttpResponse:
     mine = [kind for kind in KINDS if site.get_model_admin(kind.model).has_view_permission(request)]
     found = {kind: rows for kind in mine if term.text and (rows := kind.found(term))}
     named = [row for kind, rows in found.items() for row in rows if kind.is_it(row, term)]
-    # A name may stand for others too; an id, an email or a number is one row's alone.
-    is_sure = term.ids or "@" in term.text or sum(map(len, found.values())) == 1
+    # A name may stand for others too, events about it apart; an id, an email or a number is one row's alone.
+    number = sum(len(rows) for kind, rows in found.items() if kind.model is not AuditEvent)
+    is_sure = term.ids or "@" in term.text or term.text.isdecimal() or number == 1
     if is_sure and len(named) == 1:
         return HttpResponseRedirect(page_of(named[0]))
     context = {

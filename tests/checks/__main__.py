@@ -46,7 +46,6 @@ CHECKS = {
         "--settings",
         "tests.lint_settings",
         "--include-apps",
-        "config",
         *APPS,
     ],
     "deployment": [*MANAGE, "check", "--deploy", "--fail-level", "WARNING"],

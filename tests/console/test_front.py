@@ -192,7 +192,7 @@ def test_pictures_show_the_month_the_day_and_two_weeks(
     assert [bar.value for bar in calls.strips[0].bars][-2:] in ([0, 16], [16, 0])
     assert calls.legend[1][1] == "1 errors, 6.2 %"
     assert sign_ins.strips[0].bars[-1].value == 3
-    assert sign_ins.legend[1][1] == "7 refusals, 7 today"
+    assert sign_ins.legend[1][1] == "7 refused, 7 today"
     for chart in (money, calls):
         [href] = {bar.href for bar in chart.strips[0].bars if bar.href}
         assert console.get(href).context["cl"].result_count == 16

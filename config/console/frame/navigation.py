@@ -87,6 +87,7 @@ def navigation(
         ]
         for group, entries in GROUPS.items()
     }
+    groups = {group: entries for group, entries in groups.items() if entries}
     here = next((each for every in groups.values() for each in every if each.tab), None)
     return {"groups": groups, "entry": here, "tab": here and here.tab}
 

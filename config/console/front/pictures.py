@@ -107,7 +107,7 @@ def sign_ins(request: HttpRequest, now: datetime) -> Chart:
         href=reverse("admin:accounts_session_changelist"),
         legend=[
             ("first", f"{sum(columns[0]):,} sign-ins"),
-            ("errors", f"{sum(columns[1]):,} refusals, {refused.get(today, 0):,} today"),
+            ("errors", f"{sum(columns[1]):,} refused, {refused.get(today, 0):,} today"),
         ],
     )
 

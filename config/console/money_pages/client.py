@@ -13,7 +13,7 @@ from django.utils.http import urlencode
 from accounts.admin.joining import joined
 from accounts.models import Client, Session, User
 from accounts.people.operators import may_touch
-from config.console.charts import Bar, Chart, Curve, Strip, days_axis
+from config.console.charts import Bar, Chart, Curve, Strip, days_axis, written
 from config.console.money_pages.choosing import calls_between, next_month
 from config.console.money_pages.ranking import part_of
 from config.console.tables import Chip, Column, Link, Row, Table
@@ -79,7 +79,7 @@ def _chart(
     reached = accumulate(row.cost for row in costs)
     curve = Curve(
         [bar._replace(value=so_far) for bar, so_far in zip(bars, reached, strict=True)],
-        line=(budget.monthly, f"{in_dollars(budget.monthly, 0)} budget") if budget else None,
+        line=(budget.monthly, f"{written(budget.monthly, 'money')} budget") if budget else None,
         name="So far",
         height=120,
         end=(end, f"{in_dollars(end, 0)} forecast"),
