@@ -98,15 +98,16 @@ def offered(
 def channel_offer(channel: str) -> ChannelOffer:
     """What a channel offers now."""
     served = Publication.objects.filter(release__channel=channel).served().order_by("-pk")
-    rows = list(served.values_list("pk", "stored_at", "share", "release__channel__halted_at")[:2])
+    columns = ("pk", "published_at", "stored_at", "share", "release__channel__halted_at")
+    rows = list(served.values_list(*columns)[:2])
     if not rows:
         return ChannelOffer()
-    pk, stored_at, share, halted_at = rows[0]
-    newest, is_halted = _prepared(pk, stored_at), halted_at is not None
+    *named, share, halted_at = rows[0]
+    newest, is_halted = _prepared(*named), halted_at is not None
     if share == WHOLE:
         return ChannelOffer(whole=newest, is_halted=is_halted)
     # Only one is for a share: the next has ended it.
-    whole = _prepared(*rows[1][:2]) if rows[1:] else None
+    whole = _prepared(*rows[1][:3]) if rows[1:] else None
     return ChannelOffer(whole=whole, part=newest, share=share, is_halted=is_halted)
 
 
@@ -135,8 +136,8 @@ def version_of(text: str) -> Version:
 
 
 @lru_cache(maxsize=OFFERS_KEPT)
-def _prepared(number: int, stored_at: object) -> ReleaseOffer:
-    """The key includes the time of storing, because a restored database assigns numbers again."""
+def _prepared(number: int, published_at: object, stored_at: object) -> ReleaseOffer:
+    """The key includes the times, because a restored database assigns numbers again."""
     publication = Publication.objects.select_related("release").get(pk=number)
     manifest, signature = bytes(publication.release.manifest), bytes(publication.signature)
     return ReleaseOffer(

@@ -102,8 +102,8 @@ def test_a_folder_fits_a_screen() -> None:
 
 # Lines of each package without its migrations.
 BUDGETS = {
-    "accounts": 10_813, "config": 10_322, "licensing": 1_941, "llmproxy": 10_700, "releases": 5_339,
-    "telemetry": 1_075, "usage": 4_180,
+    "accounts": 10_932, "config": 13_252, "licensing": 2_026, "llmproxy": 10_896, "releases": 5_340,
+    "telemetry": 1_097, "usage": 4_870,
 }  # fmt: skip
 
 

@@ -5,7 +5,6 @@ nor a wait. What cannot be written waits; what is more than may wait is dropped.
 """
 
 import logging
-import re
 import threading
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +16,6 @@ from psycopg.types.json import Jsonb
 from config.api.problems import Problem
 from config.db.connections import release_connection
 from config.middleware.request_log import Refused
-from config.observability.scrubbing import scrubbed
 from config.ratelimits.limits import network_of
 from usage.models import Refusal
 from usage.models.refusals import MOST_IDS
@@ -35,8 +33,6 @@ MODEL_CALLS = "/v1/llm/"
 # What a refusal says of what was asked for, and its headers of what is left.
 NUMBERS = ("cap", "used", "reserved", "requested", "remaining", "dimension", "limit")
 LEFT = {"remaining_month": "X-Tokens-Remaining-Month", "remaining_day": "X-Tokens-Remaining-Day"}
-# Callers may name any text as a model; what looks like none is not kept.
-MODEL = re.compile(r"[\w./:@+-]{1,120}", re.ASCII)
 
 # Rows to be written, by what makes them one.
 _waiting: dict[tuple[Any, ...], Refusal] = {}
@@ -53,8 +49,7 @@ def note(refused: Refused) -> None:
         return
     minute = refused.at.replace(second=0, microsecond=0)
     address = None if user_id else _network(refused.address, minute)
-    named = problem.about.get("model", "")
-    model = named if MODEL.fullmatch(named) and scrubbed(named) == named else ""
+    model = problem.about.get("model", "")
     kind = (minute, user_id, problem.code, model, address)
     row = _waiting.get(kind)
     if row is None:

@@ -75,6 +75,8 @@ def why_over(*, session_id: str | None, now: datetime) -> str:
         event
         for event in events.filter(at__gte=session.started_at)
         if (event.after or {}).get("session", str(session.pk)) == str(session.pk)
+        # Who remains an operator has other roles, and the same sessions.
+        and not (event.after or {}).get("operator")
     ]
     # One rule writes several at one instant, such as that a disabled person's tokens were revoked.
     ends = [event for event in told if event.at == told[0].at]

@@ -119,19 +119,10 @@ def add_second_provider(address: str, *, now: datetime) -> None:
 
 def _offer_app(*, by: Actor, now: datetime) -> None:
     """Offers the app on the channel that shells ask for, once a version of it is published."""
-    version = (
-        AppVersion.objects.filter(app=APP, stored_at__isnull=False, withdrawn_at=None)
-        .order_by("pk")
-        .last()
-    )
-    if version and not AppChannel.objects.filter(app=APP, name=AppChannel.Name.STABLE).exists():
-        move_channel(
-            name=AppChannel.Name.STABLE,
-            version_id=version.pk,
-            reason="Shells of the demo ask for it.",
-            by=by,
-            now=now,
-        )
+    version = AppVersion.objects.filter(app=APP, stored_at__isnull=False, withdrawn_at=None).first()
+    if version and not AppChannel.objects.filter(app=APP, name="stable").exists():
+        reason = "Shells of the demo ask for it."
+        move_channel(name="stable", version_id=version.pk, reason=reason, by=by, now=now)
 
 
 def _models() -> tuple[str, str]:

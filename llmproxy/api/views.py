@@ -29,7 +29,7 @@ from llmproxy.calls.admission import admit
 from llmproxy.calls.call import Call
 from llmproxy.calls.relay import Stream, complete, stream
 from llmproxy.calls.token_counts import count_tokens
-from llmproxy.catalogue.choosing import offered, unknown_model
+from llmproxy.catalogue.choosing import UnknownModel, offered, unknown_model
 from llmproxy.keys.authentication import CallAuthentication
 from llmproxy.prompts.estimates import files_in
 from llmproxy.requests import embeddings, responses
@@ -137,7 +137,8 @@ class ModelCallViewSet(ViewSet):
         except Problem as problem:
             remaining = {} if call is None else call.remaining(now=timezone.now())
             problem.headers |= remaining | limits
-            if asked is not None:
+            # Callers may name any text as a model; what is none may be a secret.
+            if asked is not None and not isinstance(problem, UnknownModel):
                 problem.concerning(model=asked.model or settings.LLM_DEFAULT_MODEL)
             raise
         headers = call.remaining(now=timezone.now()) | limits

@@ -27,7 +27,7 @@ LISTS = (
 # So much of a table is this that ten thousand of it are counted wherever one begins to read.
 COMMON = {
     "?state__exact=settled",
-    "?end__exact=done",
+    "?is=done",
     "?source__exact=provider",
     "?state=live",
     "?state=expired",

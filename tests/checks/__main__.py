@@ -46,6 +46,7 @@ CHECKS = {
         "--settings",
         "tests.lint_settings",
         "--include-apps",
+        "config",
         *APPS,
     ],
     "deployment": [*MANAGE, "check", "--deploy", "--fail-level", "WARNING"],

@@ -19,8 +19,8 @@ from procrastinate.contrib.django.admin import ProcrastinateJobAdmin
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.models import AuditEvent, RefreshToken, User
-from config.console.client_page import PEOPLE_SHOWN
 from config.console.lists.filters import UnknownFilter
+from config.console.money_pages.client import PEOPLE_SHOWN
 from config.console.site import ConsoleSite
 from telemetry.models import Event
 from tests.conftest import Browser

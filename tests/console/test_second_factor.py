@@ -31,7 +31,7 @@ from accounts.models import (
 from accounts.people.access import disable
 from accounts.people.one_time_passwords import set_one_time_password
 from accounts.people.password_links import NoFactor, request_link, send_reset
-from accounts.people.roles import dismiss_operator
+from accounts.people.roles import change_roles, dismiss_operator
 from accounts.sessions.revocation import revoke_all
 from config.encryption import encrypt
 from config.roles import wants_proof
@@ -686,6 +686,18 @@ def test_an_operator_who_is_signed_out_is_told_by_whom(
     assert b"signed out" not in whole.get("/admin/login/").content
     assert sent(whole, "/admin/").startswith("/admin/login/?next=/admin/")
     assert b"signed out" not in whole.get("/admin/login/").content
+
+
+def test_other_roles_are_no_reason_that_a_session_is_over(
+    whole: Browser, operator: User, other: User
+) -> None:
+    assert whole.get("/admin/").status_code == 200
+    by = Actor(name=other.email, id=other.pk)
+    reset(user_id=operator.pk, reason="A lost phone.", by=by, now=timezone.now())
+    change_roles(user_id=operator.pk, roles={"support"}, reason="Less.", by=by, now=timezone.now())
+    assert sent(whole, "/admin/").startswith("/admin/login/?next=/admin/")
+    told = whole.get("/admin/login/").content.decode()
+    assert "You were signed out: other@shell.test reset your second factor." in told
 
 
 def test_operators_list_and_end_their_own_sessions(

@@ -17,10 +17,10 @@ from accounts.models import Client, Session
 from accounts.sessions import reuse
 from config.console.attention.listing import KINDS
 from config.console.attention.meanings import rows
-from config.console.attention.telling import ALSO, NotTaken, post_item, tell
+from config.console.attention.telling import ALSO, post, tell
 from config.console.attention.watch import watch
 from config.env.secret_files import Secret
-from config.http.errors import ExchangeError
+from config.http.errors import Broken, ExchangeError
 from config.models import ToldItem
 from licensing.models import Brake
 from tests.conftest import Browser
@@ -129,8 +129,8 @@ def test_a_webhook_that_is_away_is_told_all_of_it_later(webhook: Webhook, now: d
     tell(now=now)
     [job] = jobs()
     for webhook.status in (503, 404, 302):
-        with pytest.raises(NotTaken) as refusal:
-            post_item(**job.args)
+        with pytest.raises(Broken) as refusal:
+            post(**job.args)
         assert webhook.secret not in str(refusal.value)
     work()
     [job] = jobs()
@@ -141,7 +141,7 @@ def test_a_webhook_that_is_away_is_told_all_of_it_later(webhook: Webhook, now: d
     night("expire_grace", "done", now)
     tell(now=now + MINUTE)
     webhook.status = 200
-    post_item(**job.args)
+    post(**job.args)
     assert heads(webhook) == [MISSED, f"Over: {MISSED}"]
     ProcrastinateJob.objects.update(scheduled_at=None)
     work()
@@ -157,7 +157,7 @@ def test_a_worker_that_dies_between_post_and_mark_tells_it_again(
 
     def die() -> NoReturn:
         with transaction.atomic():
-            post_item(**job.args)
+            post(**job.args)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -173,7 +173,7 @@ def test_an_answer_that_is_lost_is_no_success(webhook: Webhook, now: datetime) -
     [job] = jobs()
     webhook.status = 0
     with pytest.raises(ExchangeError) as failure:
-        post_item(**job.args)
+        post(**job.args)
     assert webhook.secret not in str(failure.value)
     assert ToldItem.objects.get().told_at is None
 

@@ -1,6 +1,7 @@
 """Releases for a share of the shells: who is offered them, what the CDN keeps, and what operators and repeats do."""
 
 import json
+from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
@@ -170,6 +171,20 @@ def test_an_update_check_with_an_install_id_is_one_query(
         ask(f"ch=stable&os=darwin&install_id={each}")
     with django_assert_num_queries(1):
         ask("ch=stable&os=darwin&arch=aarch64&current_version=0.9.0&install_id=x")
+
+
+def test_a_restored_database_may_give_the_number_of_a_release_to_another(
+    begun: Release, pipeline: Pipeline
+) -> None:
+    assert those_offered()
+    lost = Publication.objects.of("stable").first()
+    assert lost is not None
+    pipeline.publish(pipeline.release("1.2.0"), share=5)
+    Publication.objects.filter(pk=lost.pk).delete()
+    later = lost.published_at + timedelta(days=1)
+    Publication.objects.filter(release__version="1.2.0").update(id=lost.pk, published_at=later)
+    assert those_offered("1.1.0") == set()
+    assert those_offered("1.2.0")
 
 
 def test_a_platform_that_the_release_lacks_keeps_the_one_before(pipeline: Pipeline) -> None:

@@ -134,6 +134,7 @@ def test_what_concerns_no_persons_work_is_not_noted(api: APIClient, now: datetim
     [
         "ada@acme.test",
         "tell me a story",
+        "openai/gpt-9:mini",
         "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln",
         f"sk-shell-{'aB3x' * 12}",
     ],
@@ -146,12 +147,6 @@ def test_a_name_that_is_no_models_is_not_kept(
     row = Refusal.objects.get()
     assert (row.code, row.model) == ("not_found", "")
     assert name not in str(vars(row))
-
-
-def test_the_model_of_an_unknown_name_is_kept(signed_in: APIClient) -> None:
-    call(signed_in, model="openai/gpt-9:mini")
-    refusal_log.flush()
-    assert Refusal.objects.get().model == "openai/gpt-9:mini"
 
 
 def test_names_that_are_no_models_share_a_row_and_a_place(signed_in: APIClient) -> None:

@@ -68,7 +68,6 @@ class Kind:
             numbers = rows.order_by().aggregate(number=Count("pk"), **since)
             yield Item(self, Found(**numbers), more=numbers["number"])
             return
-        whole = whole or self.is_mailed
         first = list(rows if whole else rows[: self.shown + 1])
         few = whole or len(first) <= self.shown
         yield from (Item(self, row) for row in (first if few else first[: self.shown]))

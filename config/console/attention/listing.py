@@ -3,7 +3,7 @@
 The front page shows each operator what their roles may see, and ``config.console.attention.watch`` mails some of it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -115,10 +115,11 @@ def items(*, now: datetime, operator: Any = None) -> list[Item]:
     return sorted(items_of(kinds, now=now), key=_urgency)
 
 
-def by_mail(*, now: datetime) -> Iterator[Item]:
-    """What operators are mailed about."""
-    kinds = (each for each in KINDS if each.is_mailed)
-    return (item for item in items_of(kinds, now=now) if item.is_mailed)
+def by_mail(*, now: datetime, also: Collection[str] = ()) -> Iterator[Item]:
+    """What operators are mailed about, and all of further kinds."""
+    kinds = (each for each in KINDS if each.is_mailed or each.name in also)
+    found = items_of(kinds, now=now, whole=True)
+    return (item for item in found if item.is_mailed or item.kind.name in also)
 
 
 def look(*, now: datetime) -> None:

@@ -1,6 +1,5 @@
 """The console's page of alerts: what to do about each, by the table of ``docs/operating.md``."""
 
-from functools import cache
 from typing import Any, cast
 
 from django.conf import settings
@@ -10,13 +9,11 @@ from django.template.response import TemplateResponse
 from django.urls import path
 
 
-@cache
 def rows() -> list[list[str]]:
     """The kind of each alert, when it is raised and what to do."""
     text = (settings.BASE_DIR / "docs" / "operating.md").read_text()
-    _, _, table = text.partition("\n| Alert |")
-    lines = table.partition("\n\n")[0].splitlines()[2:]
-    return [[cell.strip().replace("`", "") for cell in line.split("|")[1:4]] for line in lines]
+    table = text.partition("\n| Alert |")[2].partition("\n\n")[0].replace("`", "")
+    return [[cell.strip() for cell in line.split("|")[1:4]] for line in table.splitlines()[2:]]
 
 
 def alerts(request: HttpRequest) -> HttpResponse:

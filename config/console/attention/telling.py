@@ -14,20 +14,16 @@ from django.db import transaction
 from django.urls import reverse
 
 from config.console.attention import listing
-from config.console.attention.kinds import Item, items_of
+from config.console.attention.kinds import Item
 from config.db.advisory_locks import lock_until_commit
 from config.db.connections import database_now, release_connection
+from config.http.errors import Broken
 from config.http.exchange import exchange_once
 from config.jobs.queue import BACKOFF, task
 from config.models import ToldItem
 
-SECONDS, SILENCE_SECONDS, MOST_BYTES = 30.0, 10.0, 64 * 1024
 # Operators are mailed about these too, by the rules that notice them.
 ALSO = {"suspensions", "budget", "reuse", "not_purged"}
-
-
-class NotTaken(Exception):
-    """The webhook has not accepted a message."""
 
 
 def tell(*, now: datetime) -> None:
@@ -36,7 +32,7 @@ def tell(*, now: datetime) -> None:
         return
     with transaction.atomic():
         lock_until_commit("told items")
-        present = {item.name: item for item in _items(now)}
+        present = {item.name: item for item in listing.by_mail(now=now, also=ALSO)}
         known = {row.name: row for row in ToldItem.objects.all()}
         for name, item in present.items():
             row = known.get(name)
@@ -54,51 +50,38 @@ def tell_by_hand(*, now: datetime) -> None:
     """Tells without a worker; for the web process that notices that none runs."""
     tell(now=now)
     for pk in ToldItem.objects.values_list("pk", flat=True):
-        post(pk=pk, now=now)
+        post(pk)
 
 
-def post(*, pk: int, now: datetime) -> None:
-    """Posts what is not told of an item yet. Raises ``NotTaken`` or ``ExchangeError``; the caller tries again."""
+@task(name="attention.post", queue="mail", retry=BACKOFF)
+def post(pk: int) -> None:
+    """Posts what is not told of an item yet, and again after a crash before it was marked."""
     row = ToldItem.objects.filter(pk=pk).first()
     if row and row.told_at is None:
         _send(row.text)
         # Not if it has become graver meanwhile, which another job tells.
-        ToldItem.objects.filter(pk=pk, level=row.level).update(told_at=now)
+        ToldItem.objects.filter(pk=pk, level=row.level).update(told_at=database_now())
         row = ToldItem.objects.filter(pk=pk).first()
     if row and row.told_at and row.over_at:
         _send(f"Over: {row.text}")
         row.delete()
 
 
-@task(name="attention.post", queue="mail", retry=BACKOFF)
-def post_item(pk: int) -> None:
-    """Tells an item, and again after a crash before it was marked."""
-    post(pk=pk, now=database_now())
-
-
-def links(item: Item) -> dict[str, str]:
-    """The paths of the page of the console about an item, and of what to do."""
-    model = item.kind.right.replace(".view_", "_")
-    page = reverse(f"admin:{model}_changelist")
-    return {"page": page, "meaning": f"{reverse('admin:alerts')}#{item.kind.name}"}
-
-
-def _items(now: datetime) -> list[Item]:
-    kinds = [kind for kind in listing.KINDS if kind.is_mailed or kind.name in ALSO]
-    found = items_of(kinds, now=now, whole=True)
-    return [item for item in found if item.is_mailed or item.kind.name in ALSO]
+def links(item: Item) -> tuple[str, str]:
+    """The path of the console's page about an item, and the address of what to do."""
+    page = reverse(f"admin:{item.kind.right.replace('.view_', '_')}_changelist")
+    return page, f"{settings.BASE_URL}{reverse('admin:alerts')}#{item.kind.name}"
 
 
 def _text(item: Item) -> str:
     """The subject, in which names of clients are no markup of Slack's, and addresses."""
-    subject, _ = item.mail()
-    page, meaning = (f"{settings.BASE_URL}{path}" for path in links(item).values())
-    return f"{escape(subject, quote=False)}\n{page}\nWhat to do: {meaning}"
+    (subject, _), (page, meaning) = item.mail(), links(item)
+    return f"{escape(subject, quote=False)}\n{settings.BASE_URL}{page}\nWhat to do: {meaning}"
 
 
 def _queue(row: ToldItem) -> None:
     # The lock keeps two workers from telling one item at once.
-    post_item.configure(lock=f"told item {row.pk}").defer(pk=row.pk)
+    post.configure(lock=f"told item {row.pk}").defer(pk=row.pk)
 
 
 def _send(text: str) -> None:
@@ -110,10 +93,10 @@ def _send(text: str) -> None:
         url,
         headers={"Content-Type": "application/json"},
         body=json.dumps({"text": text}).encode(),
-        limit=MOST_BYTES,
-        silence=SILENCE_SECONDS,
-        deadline=time.monotonic() + SECONDS,
+        limit=64 * 1024,
+        silence=10.0,
+        deadline=time.monotonic() + 30.0,
     ) as exchange:
         status = exchange.await_head().status
     if not 200 <= status < 300:
-        raise NotTaken(f"The webhook answers {status}.")
+        raise Broken(f"The webhook answers {status}.", sent=True)

@@ -68,9 +68,8 @@ def _raise(item: Item, *, by_hand: bool, now: datetime) -> None:
     """
     if item.name == WORKER:
         log.error("worker_stands_still")
-    (subject, text), links = item.mail(), telling.links(item)
-    page = links["page"]
-    text += f"\n\n[What to do] {settings.BASE_URL}{links['meaning']}"
+    (subject, text), (page, meaning) = item.mail(), telling.links(item)
+    text += f"\n\n[What to do] {meaning}"
     if by_hand and settings.OPERATOR_EMAILS:
         with suppress(Refused):
             mail = for_operators(subject=subject, text=text, path=page)

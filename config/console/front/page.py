@@ -36,7 +36,7 @@ class Line(NamedTuple):
 class Panel(NamedTuple):
     """A part of the page with the roles whose front has it; ``templates/admin/front`` shows what is found."""
 
-    template: str
+    name: str
     roles: str
     right: str
     find: Find
@@ -86,9 +86,9 @@ def _shells(request: HttpRequest, now: datetime) -> list[tuple[str, int, int]]:
 
 # fmt: off
 PANELS = (
-    Panel("chart", "owner auditor licensing", "usage.view_monthlyusage", pictures.money),
-    Panel("chart", "owner auditor support", "usage.view_usagerecord", pictures.calls),
-    Panel("chart", "owner auditor support", "accounts.view_session", pictures.sign_ins),
+    Panel("money", "owner auditor licensing", "usage.view_monthlyusage", pictures.money),
+    Panel("calls", "owner auditor support", "usage.view_usagerecord", pictures.calls),
+    Panel("sign_ins", "owner auditor support", "accounts.view_session", pictures.sign_ins),
     Panel("licences", "owner auditor licensing", "licensing.view_licence", _licences),
     Panel("budgets", "licensing", "usage.view_budget", lambda *_: Budget.objects.select_related("client").annotate(
         part=100 * F("spent") / F("monthly")).order_by("-part")[:SHOWN]),
@@ -117,7 +117,7 @@ def at_a_glance(request: HttpRequest, *, now: datetime) -> dict[str, Any]:
         "act": sum(item.level == Level.ACT for item in found),
         "watch": sum(item.level == Level.WATCH for item in found),
         "panels": [
-            (f"admin/front/{panel.template}.html", panel.find(request, now))
+            (f"admin/front/{panel.name}.html", panel.find(request, now))
             for panel in PANELS
             # Operators from before roles have rights alone.
             if user.has_perm(panel.right)

@@ -72,7 +72,7 @@ def test_a_poor_password_or_email_makes_nobody(
 
 def test_an_email_is_one_operator(made: Any) -> None:
     made("first@shell.test")
-    with pytest.raises(CommandError, match="already"):
+    with pytest.raises(CommandError, match="taken"):
         made("FIRST@shell.test")
 
 
