@@ -166,7 +166,7 @@ def test_a_decision_of_an_operator_that_has_ended_is_shown(
     assert "Suspended by an operator until" in text
     assert "billing decides again" not in text
     Licence.objects.update(operator_until=now - timedelta(minutes=1))
-    assert "billing decides again within the hour" in words(console, page(organisation))
+    assert "billing decides again within a minute" in words(console, page(organisation))
 
 
 def test_suspending_counts_at_once_and_is_written_down(

@@ -34,8 +34,8 @@ BLOCKS = {
     },
     "person": {
         "450,000": "view_monthlyusage",
-        "Calls in flight": "view_runningcall",
-        "Live sessions": "view_session",
+        "Running calls": "view_runningcall",
+        "Ended ones": "view_session",
         "override:granted": "view_auditevent",
     },
     "client": {

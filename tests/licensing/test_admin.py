@@ -10,6 +10,7 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent
 from licensing.licences import create_client
 from licensing.models import Plan
+from releases.models import MicroApp
 from tests.conftest import Browser
 
 pytestmark = pytest.mark.django_db
@@ -22,6 +23,13 @@ TERMS = {
     "daily_tokens": "",
     "cached_input_percent": "10",
 }
+
+
+@pytest.fixture(autouse=True)
+def _apps(db: None, now: datetime) -> None:
+    """Entitlements that name no app are asked about once more."""
+    for slug in ("forms", "reports", "mail"):
+        MicroApp.objects.create(slug=slug, created_at=now)
 
 
 def test_a_plan_is_added(console: Browser) -> None:

@@ -7,6 +7,7 @@ from uuid import UUID
 import psycopg
 import pytest
 from django import db
+from django.contrib import admin
 from django.core.exceptions import (
     BadRequest,
     PermissionDenied,
@@ -167,6 +168,8 @@ urlpatterns = [
     path("v1/prose", prose),
     path("admin/prose", prose),
     path("account/form", form),
+    # Their pages name the console's.
+    path("console/", admin.site.urls),
     path("v1/form", form),
     *[
         path(f"{prefix}{name}/", include(raising(error)))
