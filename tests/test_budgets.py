@@ -102,7 +102,7 @@ def test_a_folder_fits_a_screen() -> None:
 
 # Lines of each package without its migrations.
 BUDGETS = {
-    "accounts": 10_932, "config": 13_252, "licensing": 2_026, "llmproxy": 10_896, "releases": 5_340,
+    "accounts": 10_934, "config": 13_256, "licensing": 2_026, "llmproxy": 10_896, "releases": 5_340,
     "telemetry": 1_097, "usage": 4_870,
 }  # fmt: skip
 
@@ -123,7 +123,7 @@ def test_few_files_are_long() -> None:
 def test_the_programs_of_make_run_are_at_most_so_long() -> None:
     standins = ROOT / "tests" / "standins"
     tools = (ROOT / "tests" / "tools").rglob("*.py")
-    assert lines_of(*tools, *(standins / "provider").rglob("*.py"), standins / "cdn.py") <= 3_495
+    assert lines_of(*tools, *(standins / "provider").rglob("*.py"), standins / "cdn.py") <= 3_527
 
 
 def lines_of(*paths: Path) -> int:
