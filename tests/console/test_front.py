@@ -171,6 +171,22 @@ def test_a_night_that_was_missed_is_told(signing_key: None, now: datetime) -> No
     assert "The nightly job expire_grace has not succeeded for more than a night." in troubles(now)
 
 
+def test_missed_nights_beyond_three_are_summed(console: Browser, now: datetime) -> None:
+    beat(now)
+    for each in JOBS[:6]:
+        at = now - timedelta(hours=27)
+        record(
+            "nightly:done",
+            by=Actor.command("nightly"),
+            now=at,
+            target=each.name,
+            target_id=each.name,
+        )
+    text = console.get("/admin/").content.decode()
+    assert text.count("has not succeeded for more than a night.") == 3
+    assert "3</a> more nightly jobs have not succeeded." in text
+
+
 def test_the_page_names_what_needs_attention(console: Browser, world: World) -> None:
     assert "1 job</a> failed permanently: mail.send." in console.get("/admin/").content.decode()
 
