@@ -168,7 +168,7 @@ def sync(
 def expire_grace(
     *, queries: CustomerQueries | None = None, by: Actor, now: datetime, dry_run: bool = False
 ) -> Report:
-    """Billing's graces that have run out become suspensions.
+    """Graces that have run out become suspensions, by whom they were given: billing or an operator.
 
     A client who has paid since is active instead. Raises ``BrakeHeld`` where too many would be suspended, and
     ``SyncIncomplete`` as ``sync`` does: a grace goes on while its payment is not known.
@@ -182,15 +182,20 @@ def expire_grace(
     decisions = [suspension(each, GRACE_EXPIRED) for each in over]
     run.check_guard({each.licence.pk for each in decisions if each.suspends_client})
     run.apply(decisions)
-    return run.end()
+    run.end()
+    if ended := end_operator_graces(by=by, now=now, dry_run=dry_run):
+        report.changed[Standing.SUSPENDED] += ended
+    return report
 
 
-def end_operator_graces(*, by: Actor, now: datetime) -> int:
+def end_operator_graces(*, by: Actor, now: datetime, dry_run: bool = False) -> int:
     """Operators' graces that have run out become operators' suspensions; returns their number.
 
     Raises ``BrakeHeld`` where too many would be suspended.
     """
     over = [each.pk for each in Licence.objects.graces_of_operators_over(at=now)]
+    if dry_run:
+        return len(over)
     suspension_guard.check(job=EXPIRE_OPERATORS, licence_ids=over, by=by, now=now)
     ended = sum(
         end_operator_grace(licence_id=pk, reason=GRACE_EXPIRED, by=by, now=now) for pk in over

@@ -19,7 +19,7 @@ ENDINGS = {
     "operator:set_up_code_used": "a set-up code was used in another browser.",
     "user:disabled": "{by} disabled your account.",
     "user:operator_set": "{by} removed your operator access.",
-    "user:one_time_password_set": "{by} set a one-time password for you.",
+    "user:one_time_password_set": "{by} set a one-time password for you.",  # nosec B105
     "user:password_set": "your password was changed.",
     "user:tokens_revoked": "{by} ended all your sessions.",
     "operator:signed_out": "you signed out.",

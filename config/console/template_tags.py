@@ -63,7 +63,7 @@ def cell(value: Any) -> SafeString:
     """A table's cell, by what it holds."""
     match value:
         case Link(text, href, strong):
-            css = SafeString(' class="strong"' if strong else "")
+            css = SafeString(' class="strong"' if strong else "")  # nosec B308, B703
             shown = cell(text)
             return format_html('<a href="{}"{}>{}</a>', href, css, shown) if href else shown
         case Chip(kind, word):
@@ -173,7 +173,8 @@ def reachable(context: Any, cell: str) -> SafeString:
     def shown(link: re.Match[str]) -> str:
         return link[0] if user.has_perm(f"{link[1]}.view_{link[2]}") else link[3]
 
-    return SafeString(ROW_LINK.sub(shown, conditional_escape(cell)))
+    # Takes links out of what is escaped.
+    return SafeString(ROW_LINK.sub(shown, conditional_escape(cell)))  # nosec B308, B703
 
 
 @register.simple_tag

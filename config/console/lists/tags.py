@@ -54,6 +54,8 @@ def _kind(cells: Iterable[str]) -> str:
 
 
 def _labelled(cell: str, label: str, kind: str) -> SafeString:
+    # Django has escaped what stands in a cell.
     if "action-checkbox" in cell:
-        return SafeString(cell)
-    return SafeString(cell.replace('class="', f'data-label="{escape(label)}" class="{kind} ', 1))
+        return SafeString(cell)  # nosec B308, B703
+    named = cell.replace('class="', f'data-label="{escape(label)}" class="{kind} ', 1)
+    return SafeString(named)  # nosec B308, B703
