@@ -23,7 +23,7 @@ OF_A_KIND = 3
 # They give a file, or end the session.
 NOT_FOLLOWED = re.compile(r"/export|/statement|/logout/")
 LINKS = re.compile(r'<(?:a|form)[^>]*?\s(?:href|action)="([^"]*)"')
-SHORT = {Role.RELEASE.value, Role.SUPPORT.value}
+SHORT = {Role.RELEASE.value}
 
 
 def kind_of(address: str) -> tuple[str, ...]:

@@ -192,6 +192,7 @@ def test_the_blocks_of_the_readme_can_be_pasted(first: Run, tmp_path: Path) -> N
         assert words in done.stdout.replace('": ', '":'), done.stdout
 
 
+@pytest.mark.full
 def test_the_schema_is_changed_and_rows_are_added_beside_it(first: Run, tmp_path: Path) -> None:
     (tmp_path / ".local").symlink_to(first.folder)
     *_, before, _ = sorted(path.stem for path in (ROOT / "telemetry/migrations").glob("0*.py"))
@@ -245,6 +246,7 @@ def test_the_run_goes_on_without_its_cache_and_starts_it_again(first: Run) -> No
     assert first.process.poll() is None
 
 
+@pytest.mark.full
 def test_a_killed_run_is_taken_over_with_its_data_and_secrets_and_ctrl_c_ends_it(
     first: Run, port: int
 ) -> None:

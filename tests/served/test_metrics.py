@@ -106,6 +106,7 @@ def test_a_stream_that_runs_and_a_server_that_answers_are_told(
     assert measured.number("shell_dependency_up", "cache") == 1
 
 
+@pytest.mark.full
 def test_a_killed_process_takes_no_count_with_it(measured: Measured) -> None:
     shell = Shell(measured.service.url)
     for _ in range(6):
@@ -124,6 +125,7 @@ def test_a_killed_process_takes_no_count_with_it(measured: Measured) -> None:
     assert kept.isdisjoint({each for each in killed if not lives(each)})
 
 
+@pytest.mark.full
 def test_the_program_that_serves_comes_again_and_goes_with_its_service(
     measured: Measured,
 ) -> None:
