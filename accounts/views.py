@@ -9,6 +9,7 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from accounts.device_names import device_name
 from accounts.hooks import Caller
 from accounts.models import Session
 from accounts.people.operators import actor_of
@@ -220,9 +221,11 @@ def _session_of(request: Request) -> UUID:
 
 
 def _device(request: Request, given: dict[str, Any]) -> Device:
+    agent = request.headers.get("User-Agent", "")[:200]
     return Device(
         fingerprint=given.get("device_fp") or "",
-        agent=request.headers.get("User-Agent", "")[:200],
+        # A text that names no device may be anything.
+        agent=agent if device_name(agent) else "",
         address=address_of(request),
         request_id=request_id(),
     )

@@ -1208,7 +1208,6 @@ def test_a_refusal_names_neither_address_nor_headers(
 
 
 @pytest.mark.skipif(socket.socket.__module__ != "socket", reason="runs under gevent already")
-@pytest.mark.full
 def test_all_of_this_holds_under_gevent() -> None:
     patched = (
         "import gevent.monkey; gevent.monkey.patch_all(); "

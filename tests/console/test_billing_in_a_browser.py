@@ -21,7 +21,8 @@ def test_the_brake_is_found_looked_at_and_confirmed(
 ) -> None:
     brake = held(plan, by=by, now=now)
     with desk(base_url, operator, viewport={"width": width, "height": 900}) as browser:
-        browser.get_by_role("link", name="sync_subscriptions waits for you").click()
+        waiting = browser.locator("ul.attention li", has_text="waits for you")
+        waiting.get_by_role("link", name="sync_subscriptions").click()
         expect(browser.get_by_text("Debtor 00, Debtor 01")).to_be_visible()
         expect(browser.locator("#zone")).to_contain_text("Asia/Calcutta")
         assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -18,13 +18,14 @@ def test_a_person_is_stopped_and_let_go_on(base_url: str, operator: User, world:
     person = world.person
     with desk(base_url, operator) as page:
         page.goto(reverse("admin:accounts_client_change", args=[world.client.pk]))
-        page.get_by_role("link", name=f"Stop model calls of {person.email}").click()
+        row = page.locator("tr", has_text=person.email)
+        row.get_by_role("link", name="Stop…").click()
         expect(page.locator(".effects")).to_contain_text("running ones end within 15 seconds")
         page.get_by_label("Reason").fill("Runs wild.")
         page.get_by_role("button", name="Stop model calls").click()
         expect(page.locator(".messagelist")).to_contain_text("running calls that end now: 1")
         expect(page.get_by_role("status")).to_contain_text("Runs wild.")
-        page.get_by_role("link", name="Restart model calls").click()
+        page.get_by_role("link", name="Restart").first.click()
         page.get_by_label("Reason").fill("It was a loop in a script, now mended.")
         page.get_by_role("button", name="Restart model calls").click()
         expect(page.locator(".messagelist")).to_contain_text("work again")
@@ -36,7 +37,8 @@ def test_a_call_in_flight_is_found_from_the_front_page_and_ended(
     base_url: str, operator: User, world: World
 ) -> None:
     with desk(base_url, operator) as page:
-        page.get_by_role("link", name="Calls in flight").first.click()
+        page.get_by_role("link", name="Calls", exact=True).click()
+        page.get_by_role("link", name="Running").first.click()
         expect(page.locator("#result_list tbody tr")).to_have_count(len(world.people))
         page.locator("#searchbar").fill(world.person.email)
         page.get_by_role("button", name="Apply").click()
@@ -45,7 +47,7 @@ def test_a_call_in_flight_is_found_from_the_front_page_and_ended(
         page.get_by_label("Reason").fill("Loops.")
         page.get_by_role("button", name="End calls").click()
         expect(page.locator(".messagelist")).to_contain_text("Calls told to end: 1.")
-        expect(page.locator("#result_list")).to_contain_text("told to end")
+        expect(page.locator("#result_list")).to_contain_text("Told to end")
     told = UsageRecord.objects.get(told_to_end_at__isnull=False)
     assert told.user == world.person
 
@@ -57,13 +59,13 @@ def test_an_extra_allowance_takes_a_number_and_a_reason(
     with desk(base_url, operator) as page:
         page.goto(reverse("admin:accounts_user_change", args=[person.pk]))
         page.get_by_role("link", name="Grant an extra allowance").click()
-        expect(page.get_by_label("on top, as an extra allowance")).to_be_checked()
+        expect(page.get_by_label("addition this month")).to_be_checked()
         page.get_by_label("Monthly output tokens").fill("25000")
         page.get_by_label("Reason").fill("A large report.")
         page.get_by_role("button", name="Grant override").click()
         expect(page.locator(".messagelist")).to_contain_text("The extra allowance for")
         page.goto(reverse("admin:accounts_user_change", args=[person.pk]))
-        expect(page.locator("table.usage")).to_contain_text("125,000")
+        expect(page.locator("section.usage")).to_contain_text("125 k")
         page.get_by_role("link", name="End it").click()
         page.get_by_label("Reason").fill("Done.")
         page.get_by_role("button", name="End override").click()

@@ -26,6 +26,7 @@ from telemetry.models import Event
 from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.console.test_pages import every_page
+from usage.models import Refusal
 
 pytestmark = pytest.mark.django_db
 
@@ -68,6 +69,10 @@ def links(browser: Browser, world: World) -> set[str]:
     # More people than a client's page shows, so that it leads to all of them.
     more = (f"the-{number}th@acme.test" for number in range(PEOPLE_SHOWN))
     User.objects.bulk_create(User(email=each, client=world.client) for each in more)
+    when = {"minute": world.person.created_at, "last_at": world.person.created_at}
+    Refusal.objects.create(
+        user=world.person, client_id=world.client.pk, code="rate_limited", status=429, **when
+    )
     found = set()
     for address in every_page():
         text = browser.get(address).content.decode()
@@ -119,7 +124,8 @@ def test_every_list_refuses_every_lookup_that_no_page_offers(
         address = address_of(model)
         request = rf.get(address)
         request.user = operator
-        known = offered(page, request)
+        # Beside those of links, addresses that operators keep.
+        known = offered(page, request) | {*page.link_lookups}
         known |= {name for to in leading if to.path == address for name, _ in parse_qsl(to.query)}
         for column in dict.fromkeys(columns(model, relations=2)):
             # Far from home one is enough; there are thousands.

@@ -88,7 +88,7 @@ def in_two_weeks(*, now: datetime, lookup: str, value: UUID) -> dict[str, Any]:
         Bar(
             f"{day:%-d %b}",
             by_day.get(day, 0),
-            href=f"{page}&minute__gte={day}&minute__lt={day + timedelta(days=1)}",
+            href=f"{page}&minute__gte={day}T00:00Z&minute__lt={day + timedelta(days=1)}T00:00Z",
             title=f"{day:%-d %b}: {by_day.get(day, 0)} refusals",
             kind="errors",
         )
