@@ -102,7 +102,7 @@ def test_a_folder_fits_a_screen() -> None:
 
 # Lines of each package without its migrations.
 BUDGETS = {
-    "accounts": 10_934, "config": 13_260, "licensing": 2_031, "llmproxy": 10_896, "releases": 5_340,
+    "accounts": 10_937, "config": 13_260, "licensing": 2_031, "llmproxy": 10_896, "releases": 5_340,
     "telemetry": 1_097, "usage": 4_870,
 }  # fmt: skip
 
