@@ -27,6 +27,9 @@ from tests.tools.minisign import key_pair
 from tests.tools.ports import same_or_free
 from tests.tools.variables import outside
 
+# The start of it all takes longer than most parts of the plain run.
+pytestmark = pytest.mark.full
+
 SECONDS = 100.0
 # The folder as version 704cb02 left it, apart from its database: variables, demo, lock, and a link to sockets.
 BEFORE = {
@@ -133,7 +136,6 @@ def demo(run: Run) -> dict[str, str]:
     return loaded
 
 
-@pytest.mark.full
 def test_it_goes_on_in_a_folder_of_an_earlier_version(first: Run) -> None:
     person, now = demo(first), environment.read(first.folder / "env")
     assert {name: now[name] for name in SECRETS[:4]} == {name: BEFORE[name] for name in SECRETS[:4]}
@@ -192,7 +194,6 @@ def test_the_blocks_of_the_readme_can_be_pasted(first: Run, tmp_path: Path) -> N
         assert words in done.stdout.replace('": ', '":'), done.stdout
 
 
-@pytest.mark.full
 def test_the_schema_is_changed_and_rows_are_added_beside_it(first: Run, tmp_path: Path) -> None:
     (tmp_path / ".local").symlink_to(first.folder)
     *_, before, _ = sorted(path.stem for path in (ROOT / "telemetry/migrations").glob("0*.py"))
@@ -246,7 +247,6 @@ def test_the_run_goes_on_without_its_cache_and_starts_it_again(first: Run) -> No
     assert first.process.poll() is None
 
 
-@pytest.mark.full
 def test_a_killed_run_is_taken_over_with_its_data_and_secrets_and_ctrl_c_ends_it(
     first: Run, port: int
 ) -> None:
