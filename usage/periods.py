@@ -26,6 +26,12 @@ class Period:
         return midnight((self.month + timedelta(days=31)).replace(day=1))
 
     @property
+    def days(self) -> list[date]:
+        """All days of the month."""
+        number = (self.next_month.date() - self.month).days
+        return [self.month + timedelta(days=after) for after in range(number)]
+
+    @property
     def next_day(self) -> datetime:
         return midnight(self.day + timedelta(days=1))
 

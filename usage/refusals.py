@@ -183,10 +183,6 @@ class Share(NamedTuple):
     is_of_key: bool = False
 
     @property
-    def is_of_day(self) -> bool:
-        return self.dimension is None
-
-    @property
     def left(self) -> int | None:
         return None if self.cap is None else self.cap - self.used - self.reserved
 

@@ -66,6 +66,7 @@ class ConnectionAdmin(ConsoleAdmin):
     list_select_related = ("user",)
     search_fields = ("user__email", "provider")
     uuid_fields = ("user_id",)
+    audit_target = "user_id"
     fields = (
         "user",
         "provider",
@@ -84,9 +85,6 @@ class ConnectionAdmin(ConsoleAdmin):
 
     def row_name(self, row: Connection) -> str:
         return f"{row.provider} of {row.user}"
-
-    def audit_target(self, row: Connection) -> object:
-        return row.user_id
 
     @admin.display(description="state")
     def state(self, connection: Connection) -> str:
@@ -147,10 +145,8 @@ class RevocationAdmin(ConsoleAdmin):
     list_filter = (RevocationState,)
     search_fields = ("provider",)
     uuid_fields = ("user_id",)
+    audit_target = "user_id"
     fields = (*list_display, "user_id")
 
     def owner(self, row: ConnectionRevocation) -> User | None:
         return User.objects.filter(pk=row.user_id).first()
-
-    def audit_target(self, row: ConnectionRevocation) -> object:
-        return row.user_id

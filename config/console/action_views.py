@@ -129,6 +129,10 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """The address of an action on a row; "" if this operator or the row does not allow it."""
         return self._address(request, self.action(name), row)
 
+    def may_take(self, request: HttpRequest, name: str) -> bool:
+        """Whether this operator may take an action on some row."""
+        return self.may(request, self.action(name))
+
     def action(self, name: str) -> Action:
         """The action on a row that has this name."""
         return next(each for each in self.row_actions if each.name == name)

@@ -42,6 +42,8 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
 class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
     """Read-only rows, with the actions that operators may take on them."""
 
+    # The attribute with the target of a row's events in the audit log: its own key, or that of its owner.
+    audit_target: ClassVar[str] = "pk"
     # Looked up by index if the search term is a uuid.
     uuid_fields: ClassVar[Sequence[str]] = ()
     # Text that may be a uuid, as a request id of this service is; looked up as it was typed, and in small letters.
@@ -147,13 +149,9 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
             self.row_name(obj),
         )
 
-    def audit_target(self, row: Any) -> object:
-        """The target of a row's events in the audit log: its own key, or that of its owner."""
-        return row.pk
-
     def audit_url(self, row: Any) -> str:
         """The address of a row's events in the audit log."""
-        return events_of(self.audit_target(row))
+        return events_of(getattr(row, self.audit_target))
 
 
 def events_of(subject: object) -> str:

@@ -113,7 +113,6 @@ class Chart:
     title: str
     strips: Sequence[Strip]
     axis: Sequence[str]
-    table_href: str = ""
     href: str = ""
     note: str = ""
     legend: Sequence[tuple[str, str]] = ()

@@ -180,6 +180,7 @@ class LicenceAdmin(ConsoleAdmin):
     list_select_related = ("client", "plan")
     search_fields = ("client__name", "operator_reason", "stripe_customer_id")
     uuid_fields = ("client_id",)
+    audit_target = "client_id"
     fields = (
         "client",
         "plan",
@@ -199,9 +200,6 @@ class LicenceAdmin(ConsoleAdmin):
 
     def row_name(self, row: Licence) -> str:
         return str(row.client)
-
-    def audit_target(self, row: Licence) -> object:
-        return row.client_id
 
     @admin.display(description="status", ordering="status")
     def status_label(self, licence: Licence) -> str:

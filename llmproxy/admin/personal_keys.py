@@ -68,6 +68,7 @@ class PersonalKeyAdmin(ConsoleAdmin):
     list_select_related = ("user",)
     search_fields = ("user__email", "name")
     uuid_fields = ("id", "user_id")
+    audit_target = "user_id"
     fields = (
         "id",
         *list_display,
@@ -78,9 +79,6 @@ class PersonalKeyAdmin(ConsoleAdmin):
 
     def row_name(self, row: PersonalKey) -> str:
         return f"{row} of {row.user}"
-
-    def audit_target(self, row: PersonalKey) -> object:
-        return row.user_id
 
     @admin.display(description="state")
     def state(self, key: PersonalKey) -> str:

@@ -196,6 +196,7 @@ class Withdraw(Action):
 class AppVersionAdmin(ConsoleAdmin):
     row_actions = (Withdraw(),)
     change_form_template = "admin/console/version.html"
+    audit_target = "app_id"
     list_display = (
         "app",
         "version",
@@ -214,9 +215,6 @@ class AppVersionAdmin(ConsoleAdmin):
         "size",
         "signed_with",
     )
-
-    def audit_target(self, row: AppVersion) -> object:
-        return row.app_id
 
 
 class Unpin(Action):
@@ -239,11 +237,9 @@ class Unpin(Action):
 class AppPinAdmin(ConsoleAdmin):
     row_actions = (Unpin(),)
     change_form_template = "admin/console/pin.html"
+    audit_target = "app_id"
     list_display = ("app", "version", "client", "plan", moment("pinned_at"), "pinned_by")
     list_filter = ("app", "plan")
     list_select_related = ("app", "version", "client", "plan")
     search_fields = ("client__name", "app__slug")
     fields = (*list_display, "reason")
-
-    def audit_target(self, row: AppPin) -> object:
-        return row.app_id

@@ -146,6 +146,7 @@ def _offers(channel: ShellChannel) -> dict[str, Any]:
 @admin.register(ShellRelease)
 class ShellReleaseAdmin(ConsoleAdmin):
     change_form_template = "admin/console/release.html"
+    audit_target = "channel_id"
     list_display = ("version", "channel", "platform_names", moment("published_at"), "published_by")
     list_filter = ("channel",)
     list_select_related = ("channel",)
@@ -160,9 +161,6 @@ class ShellReleaseAdmin(ConsoleAdmin):
     @admin.display(description="platforms")
     def platform_names(self, release: ShellRelease) -> str:
         return ", ".join(release.platforms)
-
-    def audit_target(self, row: ShellRelease) -> object:
-        return row.channel_id
 
     def page_context(self, request: HttpRequest, row: ShellRelease) -> dict[str, Any]:
         publications = Publication.objects.filter(release=row).defer("signature")

@@ -10,6 +10,7 @@ from accounts.models import Client, User
 from tests.usage.test_budgets import NOON, NOVEMBER
 from tests.usage.test_daily import people, use
 from usage.models import UsageRecord
+from usage.periods import Period
 from usage.spending.daily import count_days
 from usage.spending.sums import Scope, Sums, forecast, total
 
@@ -77,8 +78,8 @@ class TestAForecast:
     # A Monday.
     today = date(2026, 11, 23)
 
-    def expected(self, known: dict[date, int], until: date = UNTIL) -> dict[date, int]:
-        return forecast(known, today=self.today, until=until)
+    def expected(self, known: dict[date, int]) -> dict[date, int]:
+        return forecast(known, Period(NOVEMBER, self.today))
 
     def test_is_the_median_of_a_weekday_in_four_weeks(self) -> None:
         mondays = [self.today - timedelta(weeks=weeks) for weeks in (1, 2, 3, 4, 5)]

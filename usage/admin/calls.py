@@ -1,6 +1,7 @@
 """The page of running calls, and the actions that end one call or stop all calls of a person."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from django.contrib import admin
@@ -12,7 +13,7 @@ from accounts.admin.person_action import PersonAction
 from accounts.models import User
 from config.console.actions import BulkAction, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin
-from config.console.lists.columns import person, tokens
+from config.console.lists.columns import act, person, tokens
 from config.console.template_tags import cell, instant
 from usage.admin.call_story import state_of, told
 from usage.models import RunningCall
@@ -103,6 +104,7 @@ class RunningCallAdmin(ConsoleAdmin):
     list_select_related = ("user__client",)
     search_fields = ("user__email", "=model", "=request_id")
     uuid_fields = ("id", "user_id", "client_id", "session_id", "key_id")
+    audit_target = "user_id"
     uuid_text_fields = ("request_id",)
     fields = ("id",)
 
@@ -123,16 +125,8 @@ class RunningCallAdmin(ConsoleAdmin):
         return cell(state_of(call, now=timezone.now()))
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        @admin.display(description="")
-        def ending(call: RunningCall) -> str:
-            page = self.link(request, "end", call)
-            form = '<a href="{}" aria-label="End the call {}">End…</a>'
-            return format_html(form, page, call) if page else ""
-
-        return (*self.list_display, ending)
+        address = partial(self.link, request, "end")
+        return (*self.list_display, act("End", "End the call {}", address))
 
     def row_name(self, row: RunningCall) -> str:
         return f"{row} of {row.user}"
-
-    def audit_target(self, row: RunningCall) -> object:
-        return row.user_id

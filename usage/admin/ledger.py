@@ -195,6 +195,7 @@ class AlertAdmin(ConsoleAdmin):
     list_select_related = ("user",)
     search_fields = ("user__email",)
     uuid_fields = ("user_id",)
+    audit_target = "user_id"
     fields = (*list_display, "call")
     readonly_fields = ("call",)
 
@@ -204,6 +205,3 @@ class AlertAdmin(ConsoleAdmin):
             return ""
         page = reverse("admin:usage_usagerecord_change", args=[row.record_id])
         return format_html('<a href="{}">{}</a>', page, row.record_id)
-
-    def audit_target(self, row: Alert) -> object:
-        return row.user_id or row.pk

@@ -1,7 +1,6 @@
 """The lists of budgets and of stops of model calls."""
 
 from collections.abc import Iterable
-from datetime import timedelta
 from typing import Any, cast
 
 from django import forms
@@ -12,11 +11,11 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 
-from accounts.models import Client
+from accounts.models import Client, User
 from accounts.people.operators import may_touch
 from config.console.actions import Action, Result
 from config.console.base import ConsoleAdmin
-from config.console.lists.columns import moment, person, right
+from config.console.lists.columns import act, moment, person, right
 from config.console.template_tags import dollars, share
 from usage.admin.budgets import BudgetForm, SetBudget
 from usage.models import Budget, Stop
@@ -53,6 +52,7 @@ class BudgetAdmin(ConsoleAdmin):
     ordering = ("client__name",)
     search_fields = ("client__name",)
     uuid_fields = ("client_id",)
+    audit_target = "client_id"
     fields = ("client", "budget", "spent_now", "told", moment("summed_at"))
     readonly_fields = ("budget", "spent_now", "told")
 
@@ -60,27 +60,19 @@ class BudgetAdmin(ConsoleAdmin):
         """With what each client on the page is still expected to spend, in one query."""
         found = super().get_changelist_instance(request)
         period = Period.of(timezone.now())
-        until = period.next_month.date() - timedelta(days=1)
         clients = [row.client_id for row in found.result_list]
         costs = Scope().costs_of("client", clients, period.day - FOUR_WEEKS, period.day)
         for row in found.result_list:
-            ahead = forecast(costs[row.client_id], today=period.day, until=until)
-            row.ahead = sum(ahead.values())
+            row.ahead = sum(forecast(costs[row.client_id], period).values())
         return found
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        may = [
-            request.user.has_perm(each)
-            for each in ("accounts.client_budget", "usage.change_budget")
-        ]
+        clients: Any = self.admin_site.get_model_admin(Client)
 
-        @admin.display(description="")
-        def change(row: Budget) -> str:
-            page = reverse("admin:accounts_client_budget", args=[row.client_id])
-            link = '<a href="{}" class="button small" aria-label="Set the budget of {}">Set…</a>'
-            return format_html(link, page, row.client) if any(may) else ""
+        def address(row: Budget) -> str:
+            return str(clients.link(request, "budget", row.client))
 
-        return (*self.list_display, change)
+        return (*self.list_display, act("Set", "Set the budget of {.client}", address))
 
     @admin.display(description="client", ordering="client__name")
     def client_page(self, row: Budget) -> str:
@@ -109,9 +101,6 @@ class BudgetAdmin(ConsoleAdmin):
             return "spent: model calls are refused"
         return "operators were told of 80 %" if row.warned_at else ""
 
-    def audit_target(self, row: Budget) -> object:
-        return row.client_id
-
     def row_name(self, row: Budget) -> str:
         return f"Budget of {row.client}"
 
@@ -134,20 +123,14 @@ class StopAdmin(ConsoleAdmin):
         return Stop.objects.in_force(at=timezone.now())
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        rights = ("accounts.user_restart_calls", "accounts.change_user")
-        may = [request.user.has_perm(each) for each in rights]
+        people: Any = self.admin_site.get_model_admin(User)
+        may = people.may_take(request, "restart_calls")
 
-        @admin.display(description="")
-        def restart(row: Any) -> str:
+        def address(row: Any) -> str:
             page = reverse("admin:accounts_user_restart_calls", args=[row.pk])
-            link = '<a href="{}" class="button small" aria-label="Restart model calls of {}">Restart…</a>'
-            return (
-                format_html(link, page, row.user)
-                if any(may) and may_touch(request, row.user)
-                else ""
-            )
+            return page if may and may_touch(request, row.user) else ""
 
-        return (*self.list_display, restart)
+        return (*self.list_display, act("Restart", "Restart model calls of {.user}", address))
 
     def row_name(self, row: Stop) -> str:
         return f"Stop of {cast('Any', row).user}"

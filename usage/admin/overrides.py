@@ -147,7 +147,5 @@ class OverrideAdmin(ConsoleAdmin):
     date_hierarchy = "ends_at"
     search_fields = ("user__email", "reason")
     uuid_fields = ("user_id",)
+    audit_target = "user_id"
     fields = list_display
-
-    def audit_target(self, row: Override) -> object:
-        return row.user_id

@@ -16,6 +16,7 @@ from django.db.models.functions import TruncMonth
 
 from usage.models import DailyUsage, DayTotal, MonthTotal, UsageRecord
 from usage.models.totals import DAILY_SUMS
+from usage.periods import Period
 from usage.spending.daily import SUMS
 
 # By what sums are ranked: its column, of daily usage or of the ledger.
@@ -53,6 +54,23 @@ def total(rows: Iterable[Sums]) -> Sums:
     return Sums(*map(sum, zip(*rows, strict=True)))
 
 
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The running month: the sums of its days so far, and what each day from today on is still expected to cost."""
+
+    days: Mapping[date, Sums]
+    expected: Mapping[date, int]
+
+    @property
+    def whole(self) -> Sums:
+        return total(self.days.values())
+
+    @property
+    def end(self) -> int:
+        """Where its cost will end."""
+        return self.whole.cost + sum(self.expected.values())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """Which calls: those of a client, a person, a model, a provider or a key; None: of all."""
@@ -73,6 +91,11 @@ class Scope:
         rows, sums = self._rows(since, until, {"day"})
         months = rows.values_list(TruncMonth("day")).annotate(**sums)
         return {month: Sums(*row) for month, *row in months}
+
+    def course(self, period: Period) -> Course:
+        """The course of this month."""
+        since = min(period.month, period.day - FOUR_WEEKS)
+        return course(self.by_day(since, period.days[-1]), period)
 
     def ranking(self, by: str, since: date, until: date, *, most: int) -> list[tuple[Any, Sums]]:
         """The first of a group in whole months, the most expensive first, without calls that have no key or label."""
@@ -124,15 +147,22 @@ class Scope:
         return self.daily(since, until).order_by(), _DAILY
 
 
-def forecast(costs: Mapping[date, int], *, today: date, until: date) -> dict[date, int]:
+def course(sums: Mapping[date, Sums], period: Period) -> Course:
+    """The course of this month, by the sums of its days and of four weeks before today."""
+    costs = {day: row.cost for day, row in sums.items()}
+    here = {day: row for day, row in sums.items() if day >= period.month}
+    return Course(here, forecast(costs, period))
+
+
+def forecast(costs: Mapping[date, int], period: Period) -> dict[date, int]:
     """What each day from today on is still expected to cost: the median of its weekday in the four weeks before.
 
     Of today that is what goes beyond what it has cost already. Days before the first that cost anything do not count.
     """
+    today = period.day
     first = min((day for day in costs if today - FOUR_WEEKS <= day < today), default=today)
     expected = {}
-    for ahead in range((until - today).days + 1):
-        day = today + timedelta(days=ahead)
+    for day in period.days[today.day - 1 :]:
         alike = (today - timedelta(days=back) for back in range(1, FOUR_WEEKS.days + 1))
         seen = [
             costs.get(each, 0)

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from django.apps import apps
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.text import capfirst
 
 # Groups, their entries, and the pages of each: lists of models, or other pages by name.
@@ -115,18 +115,13 @@ def _current(path: str, address: str) -> str:
 
 
 def _address(site: AdminSite, request: HttpRequest, page: str) -> str:
-    """The address of a page; "" where it does not exist or this operator may not open it."""
+    """The address of a page; "" where this operator may not open it."""
     user: Any = request.user
     app, _, name = page.partition(".")
-    model = apps.all_models[app].get(name)
-    if model is not None:
-        known = site.is_registered(model)
-        if not known or not site.get_model_admin(model).has_view_permission(request):
+    if name:
+        if not site.get_model_admin(apps.get_model(page)).has_view_permission(request):
             return ""
         page = f"{app}_{name}_changelist"
     elif page in RIGHTS and not user.has_perm(RIGHTS[page]):
         return ""
-    try:
-        return reverse(f"admin:{page}")
-    except NoReverseMatch:
-        return ""
+    return reverse(f"admin:{page}")

@@ -15,7 +15,7 @@ from config.console.template_tags import dollars, short
 from usage.models import Refusal, UsageRecord
 from usage.periods import Period, midnight
 from usage.spending.daily import SUMS
-from usage.spending.sums import FOUR_WEEKS, Scope, Sums, forecast, total
+from usage.spending.sums import Scope, Sums
 
 HOURS, DAYS = 24, 14
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -24,29 +24,22 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 def money(request: HttpRequest, now: datetime) -> Chart:
     """Money and tokens of each day of the month, and what is still expected of it."""
     period = Period.of(now)
-    first, today, last = period.month, period.day, period.next_month.date() - DAY
-    sums = Scope().by_day(min(first, today - FOUR_WEEKS), today)
-    more = forecast({day: each.cost for day, each in sums.items()}, today=today, until=last)
-    days = [first + DAY * number for number in range(last.day)]
-    here = [sums.get(day, Sums()) for day in days]
+    course, days = Scope().course(period), period.days
+    here = [course.days.get(day, Sums()) for day in days]
     cost, tokens = [each.cost for each in here], [each.input + each.output for each in here]
-    month = total(here)
     return Chart(
         "Money and tokens by day",
         _strips(
             [f"{day.day} {day:%b}" for day in days],
             [("money", "Cost", "first", cost), ("tokens", "Tokens", "second", tokens)],
             _calls(request, [*map(midnight, days)], DAY, [each.calls for each in here]),
-            [more.get(day, 0) for day in days],
+            [course.expected.get(day, 0) for day in days],
         ),
-        days_axis(days, today=today),
-        note=f"{first:%B}",
+        days_axis(days, today=period.day),
+        note=f"{period.month:%B}",
         href=reverse("admin:usage_and_money"),
         legend=[
-            (
-                "first",
-                f"{dollars(month.cost)}, forecast {dollars(month.cost + sum(more.values()))}",
-            ),
+            ("first", f"{dollars(course.whole.cost)}, forecast {dollars(course.end)}"),
             ("second", f"{short(sum(tokens))} tokens"),
         ],
     )

@@ -54,6 +54,18 @@ def dollars(field: str, label: str = "") -> Callable[[Any], str]:
     return _column(field, label, _amount)
 
 
+def act(label: str, said: str, address: Callable[[Any], str]) -> Callable[[Any], str]:
+    """A list column with the way to an action, where it has an address; ``said`` is the label with the row's name."""
+
+    @admin.display(description="")
+    def column(row: Any) -> str:
+        page = address(row)
+        link = '<a href="{}" class="button small" aria-label="{}">{}…</a>'
+        return format_html(link, page, said.format(row), label) if page else ""
+
+    return column
+
+
 def _amount(value: int | None) -> str:
     return right("" if value is None else in_dollars(value, 6))
 

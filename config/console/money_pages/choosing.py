@@ -26,18 +26,17 @@ class Chosen:
     until: date
     is_year: bool
     by: str
-    today: date
+    now: Period
     given: Mapping[str, str]
 
     @classmethod
     def of(cls, request: HttpRequest) -> "Chosen":
         given = {name: value.strip() for name, value in request.GET.dict().items() if value.strip()}
-        today = Period.of(timezone.now()).day
+        now = Period.of(timezone.now())
         period = given.get("period", "")
         year = first_day(period, len("2026"))
-        since = year or first_day(period, len("2026-11")) or today.replace(day=1)
-        is_year = year is not None
-        after = since.replace(year=since.year + 1) if is_year else next_month(since)
+        since = year or first_day(period, len("2026-11")) or now.month
+        until = since.replace(month=12, day=31) if year else Period(since, since).days[-1]
         scope = Scope(
             client_id=uuid_in(given.get("client")),
             user_id=uuid_in(given.get("person")),
@@ -46,13 +45,13 @@ class Chosen:
             provider=given.get("provider"),
         )
         by, first = given.get("by", ""), "person" if scope.client_id else "client"
-        until = after - timedelta(days=1)
-        return cls(scope, since, until, is_year, by if by in GROUPS else first, today, given)
+        by = by if by in GROUPS else first
+        return cls(scope, since, until, year is not None, by, now, given)
 
     @property
     def is_now(self) -> bool:
         """Whether the month still runs."""
-        return not self.is_year and self.since <= self.today <= self.until
+        return not self.is_year and self.since == self.now.month
 
     def address(self, **changed: Any) -> str:
         """The address of this page with other choices."""
@@ -82,7 +81,3 @@ def first_day(text: str, length: int) -> date | None:
     except ValueError:
         return None
     return found if len(text) == length and found.year in YEARS else None
-
-
-def next_month(month: date) -> date:
-    return Period(month, month).next_month.date()

@@ -1,10 +1,10 @@
 """What a client's page says of its month: the money against its budget, its people, and what was refused."""
 
-from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
+from django.contrib import admin
 from django.db.models import Max
 from django.http import HttpRequest
 from django.urls import reverse
@@ -14,7 +14,7 @@ from accounts.admin.joining import joined
 from accounts.models import Client, Session, User
 from accounts.people.operators import may_touch
 from config.console.charts import Bar, Chart, Curve, Strip, days_axis, written
-from config.console.money_pages.choosing import calls_between, next_month
+from config.console.money_pages.choosing import calls_between
 from config.console.money_pages.ranking import part_of
 from config.console.tables import Chip, Column, Link, Row, Table
 from config.console.template_tags import dollars, share, short
@@ -23,7 +23,7 @@ from llmproxy.calls.explanation import EXPLAINING
 from usage.limits import effective_of_all
 from usage.models import Budget, MonthlyUsage
 from usage.periods import Period, midnight
-from usage.spending.sums import FOUR_WEEKS, Scope, Sums, forecast, total
+from usage.spending.sums import Course, Scope, Sums
 
 PEOPLE_SHOWN = 10
 MODELS_SHOWN = 6
@@ -32,70 +32,58 @@ MODELS_SHOWN = 6
 class Month(NamedTuple):
     """A client's month: what it has come to, where it will end, and by which models."""
 
-    whole: Sums
-    end: int
+    course: Course
     chart: Chart
     models: Table
 
 
 def month_of(client: Client, budget: Budget | None, *, now: datetime) -> Month:
-    first, today = Period.of(now).month, Period.of(now).day
-    until = next_month(first) - timedelta(days=1)
-    scope = Scope(client_id=client.pk)
-    sums = scope.by_day(min(first, today - FOUR_WEEKS), until)
-    expected = forecast({day: row.cost for day, row in sums.items()}, today=today, until=until)
-    whole = total(row for day, row in sums.items() if day >= first)
-    end = whole.cost + sum(expected.values())
-    ranked = scope.ranking("model", first, until, most=MODELS_SHOWN)
+    period, scope = Period.of(now), Scope(client_id=client.pk)
+    course = scope.course(period)
+    ranked = scope.ranking("model", period.month, period.days[-1], most=MODELS_SHOWN)
     page = f"{reverse('admin:usage_and_money')}?client={client.pk}"
     rows = [
-        Row([name, part_of(row, whole), dollars(row.cost)], f"{page}&{urlencode({'model': name})}")
+        Row(
+            [name, part_of(row, course.whole), dollars(row.cost)],
+            f"{page}&{urlencode({'model': name})}",
+        )
         for name, row in ranked
     ]
     columns = [Column("Model"), Column("Share", "number"), Column("Cost", "number")]
-    chart = _chart(client, sums, end, budget, days=(first, today, until))
-    return Month(whole, end, chart, Table(columns, rows, "No calls this month."))
+    chart = _chart(client, course, budget, period)
+    return Month(course, chart, Table(columns, rows, "No calls this month."))
 
 
-def _chart(
-    client: Client,
-    sums: Mapping[date, Sums],
-    end: int,
-    budget: Budget | None,
-    *,
-    days: tuple[date, date, date],
-) -> Chart:
+def _chart(client: Client, course: Course, budget: Budget | None, period: Period) -> Chart:
     """The money so far against the budget, above that of each day."""
-    first, today, until = days
-    places = [first + timedelta(days=after) for after in range((until - first).days + 1)]
-    costs = [sums.get(day, Sums()) for day in places if day <= today]
+    so_far = {day: course.days.get(day, Sums()) for day in period.days if day <= period.day}
     bars = []
-    for day, row in zip(places, costs, strict=False):
+    for day, row in so_far.items():
         begins = midnight(day)
         calls = calls_between(begins, begins + timedelta(days=1), q=client.pk)
         told = f"{day.day} {day:%b}: {dollars(row.cost)}, {row.calls:,} calls"
         href = calls if row.calls else ""
         bars.append(Bar(f"{day.day} {day:%b}", row.cost, href, told))
-    reached = accumulate(row.cost for row in costs)
+    reached = accumulate(row.cost for row in so_far.values())
     curve = Curve(
-        [bar._replace(value=so_far) for bar, so_far in zip(bars, reached, strict=True)],
+        [bar._replace(value=cost) for bar, cost in zip(bars, reached, strict=True)],
         line=(budget.monthly, f"{written(budget.monthly, 'money')} budget") if budget else None,
         name="So far",
         height=120,
-        end=(end, f"{in_dollars(end, 0)} forecast"),
+        end=(course.end, f"{in_dollars(course.end, 0)} forecast"),
     )
     strips = [curve, Strip(bars, name="By day", height=48)]
-    return Chart("Spent this month", strips, days_axis(places, today=today))
+    return Chart("Spent this month", strips, days_axis(period.days, today=period.day))
 
 
 def people_of(client: Client, *, by: HttpRequest, now: datetime) -> tuple[Table, list[User]]:
     """The people who spent the most this month, and then others by email: their table, and themselves."""
-    month, operator = Period.of(now).month, cast("User", by.user)
+    period, operator = Period.of(now), cast("User", by.user)
     sees_usage = operator.has_perm("usage.view_monthlyusage")
     ranked: dict[Any, Sums] = {}
     if sees_usage:
-        scope, until = Scope(client_id=client.pk), next_month(month) - timedelta(days=1)
-        ranked = dict(scope.ranking("person", month, until, most=PEOPLE_SHOWN))
+        scope = Scope(client_id=client.pk)
+        ranked = dict(scope.ranking("person", period.month, period.days[-1], most=PEOPLE_SHOWN))
     theirs = User.objects.filter(client=client, erased_at=None).select_related("model_calls_stop")
     spenders = theirs.in_bulk(list(ranked))
     users = [spenders[key] for key in ranked if key in spenders]
@@ -106,13 +94,9 @@ def people_of(client: Client, *, by: HttpRequest, now: datetime) -> tuple[Table,
         .values_list("user")
         .annotate(last=Max("last_used_at"))
     )
-    shares = _shares(users, month, now=now) if sees_usage else {}
-    acts = {
-        name: any(
-            operator.has_perm(f"accounts.{right}") for right in (f"user_{name}", "change_user")
-        )
-        for name in ("stop_calls", "restart_calls")
-    }
+    shares = _shares(users, period.month, now=now) if sees_usage else {}
+    people: Any = admin.site.get_model_admin(User)
+    acts = {name: people.may_take(by, name) for name in ("stop_calls", "restart_calls")}
     explains = all(map(operator.has_perm, EXPLAINING))
     rows = []
     for user in users:

@@ -36,10 +36,10 @@ def statements_of(chosen: Chosen, *, may_export: bool) -> Table | None:
     client = chosen.scope.client_id
     if client is None:
         return None
-    since = last_months(chosen.today, MONTHS_SHOWN)[-1]
-    months = Scope(client_id=client).by_month(since, chosen.today)
+    since = last_months(chosen.now.day, MONTHS_SHOWN)[-1]
+    months = Scope(client_id=client).by_month(since, chosen.now.day)
     running = UsageRecord.objects.open().filter(client_id=client)
-    unsettled = {chosen.today.replace(day=1), *running.order_by().values_list("period", flat=True)}
+    unsettled = {chosen.now.month, *running.order_by().values_list("period", flat=True)}
     rows = []
     for month, sums in sorted(months.items(), reverse=True):
         is_running = month in unsettled

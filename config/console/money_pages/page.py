@@ -1,7 +1,7 @@
 """Usage and money: who used and spent what, and where the month will end."""
 
-from collections.abc import Iterator, Mapping
-from datetime import date, timedelta
+from collections.abc import Iterator
+from datetime import date
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -20,8 +20,8 @@ from config.console.money_pages.ranking import SUMMED, cells_of, names_of, numbe
 from config.console.tables import Row, Table
 from config.console.template_tags import dollars, short
 from llmproxy.models import LanguageModel, Provider
-from usage.periods import last_months
-from usage.spending.sums import FOUR_WEEKS, GROUPS, Sums, forecast, total
+from usage.periods import Period, last_months
+from usage.spending.sums import GROUPS, Course, Sums, course, total
 
 VIEW = "usage.view_monthlyusage"
 
@@ -33,26 +33,23 @@ def page(request: HttpRequest) -> HttpResponse:
     before = last_months(chosen.since, 2)[1]
     if chosen.is_year:
         sums = chosen.scope.by_month(chosen.since, chosen.until)
-        here, earlier = sums, Sums()
     else:
-        since = min(before, chosen.today - FOUR_WEEKS) if chosen.is_now else before
-        sums = chosen.scope.by_day(since, chosen.until)
-        here = {day: row for day, row in sums.items() if day >= chosen.since}
-        earlier = total(row for day, row in sums.items() if before <= day < chosen.since)
-    costs = {day: row.cost for day, row in sums.items()}
-    expected = forecast(costs, today=chosen.today, until=chosen.until) if chosen.is_now else {}
-    whole = total(here.values())
-    end = whole.cost + sum(expected.values()) if chosen.is_now else None
+        # Also what a forecast looks back at.
+        sums = chosen.scope.by_day(before, chosen.until)
+    here = Course({day: row for day, row in sums.items() if day >= chosen.since}, {})
+    if chosen.is_now:
+        here = course(sums, chosen.now)
+    earlier = total(row for day, row in sums.items() if day < chosen.since)
     context = {
         **admin.site.each_context(request),
         "title": "Usage & money",
         "filters": list(_filters(chosen)),
         "kept": [("by", chosen.by)] if "by" in chosen.given else [],
-        "facts": list(_facts(chosen, whole, earlier, before, end)),
-        "chart": _chart(chosen, here, expected),
+        "facts": list(_facts(chosen, here, earlier, before)),
+        "chart": _chart(chosen, here),
         "tabs": [(f"By {by}", chosen.address(by=by, all=""), by == chosen.by) for by in GROUPS],
-        "ranking": ranking_of(chosen, whole, end),
-        "unpriced": whole.unpriced,
+        "ranking": ranking_of(chosen, here),
+        "unpriced": here.whole.unpriced,
         "routes": f"{reverse('admin:llmproxy_route_changelist')}?input_price__isnull=1"
         if request.user.has_perm("llmproxy.view_route")
         else "",
@@ -68,9 +65,9 @@ def page(request: HttpRequest) -> HttpResponse:
 
 def _filters(chosen: Chosen) -> Iterator[dict[str, Any]]:
     scope = chosen.scope
-    last = last_months(chosen.today, MONTHS_SHOWN)
+    last = last_months(chosen.now.day, MONTHS_SHOWN)
     months = [(f"{month:%Y-%m}", f"{month:%B %Y}") for month in last]
-    years = [(str(year), f"Year {year}") for year in (chosen.today.year, chosen.today.year - 1)]
+    years = [(str(year), f"Year {year}") for year in (chosen.now.day.year, chosen.now.day.year - 1)]
     yield _filter("Period", "period", [*months, *years], chosen.given.get("period", months[0][0]))
     clients = Client.objects.order_by("name").values_list("pk", "name")
     yield _filter("Client", "client", [("", "All"), *clients], scope.client_id)
@@ -90,13 +87,13 @@ def _filter(label: str, name: str, options: list[tuple[Any, str]], value: Any) -
 
 
 def _facts(
-    chosen: Chosen, whole: Sums, earlier: Sums, before: date, end: int | None
+    chosen: Chosen, here: Course, earlier: Sums, before: date
 ) -> Iterator[tuple[str, str, str]]:
     """Label, value and a note."""
-    last = min(chosen.today, chosen.until)
+    whole, last = here.whole, min(chosen.now.day, chosen.until)
     yield f"Spent to {last.day} {last:%b}", dollars(whole.cost), ""
-    if end is not None:
-        yield f"Forecast to {chosen.until.day} {chosen.until:%b}", dollars(end), ""
+    if chosen.is_now:
+        yield f"Forecast to {chosen.until.day} {chosen.until:%b}", dollars(here.end), ""
     if not chosen.is_year:
         yield f"{before:%B}, whole", dollars(earlier.cost), ""
     yield (
@@ -112,10 +109,10 @@ def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "0 %"
 
 
-def _chart(chosen: Chosen, here: Mapping[date, Sums], expected: Mapping[date, int]) -> Chart:
-    bars, rows, places = [], [], _places(chosen)
+def _chart(chosen: Chosen, here: Course) -> Chart:
+    bars, rows, places, expected = [], [], _places(chosen), here.expected
     for place in places:
-        sums, more = here.get(place, Sums()), expected.get(place, 0)
+        sums, more = here.days.get(place, Sums()), expected.get(place, 0)
         label = f"{place:%B}" if chosen.is_year else f"{place.day} {place:%b}"
         href = chosen.address(period=f"{place:%Y-%m}") if chosen.is_year else chosen.calls(place)
         told = f"{label}: {dollars(sums.cost)}, {sums.calls:,} calls"
@@ -129,7 +126,7 @@ def _chart(chosen: Chosen, here: Mapping[date, Sums], expected: Mapping[date, in
     return Chart(
         f"Money by {'month' if chosen.is_year else 'day'}",
         [Strip(bars, height=120)],
-        words if chosen.is_year else days_axis(places, today=chosen.today),
+        words if chosen.is_year else days_axis(places, today=chosen.now.day),
         legend=[("first", "spent"), *([("forecast", "forecast")] if expected else [])],
         note="Each bar opens its month" if chosen.is_year else "Each bar opens its calls",
         table=Table(numbered("Month" if chosen.is_year else "Day", columns), rows),
@@ -139,8 +136,7 @@ def _chart(chosen: Chosen, here: Mapping[date, Sums], expected: Mapping[date, in
 def _places(chosen: Chosen) -> list[date]:
     if chosen.is_year:
         return [chosen.since.replace(month=month) for month in range(1, 13)]
-    number = (chosen.until - chosen.since).days + 1
-    return [chosen.since + timedelta(days=after) for after in range(number)]
+    return Period(chosen.since, chosen.since).days
 
 
 site = cast("Any", admin.site)

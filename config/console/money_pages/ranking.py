@@ -9,7 +9,7 @@ from config.console.tables import Column, Link, Row, Table
 from config.console.template_tags import bar, dollars, share, short
 from llmproxy.models import PersonalKey
 from usage.models import Budget
-from usage.spending.sums import FOUR_WEEKS, Sums, forecast, total
+from usage.spending.sums import FOUR_WEEKS, Course, Sums, forecast, total
 
 SHOWN, MOST_SHOWN = 10, 100
 SUMMED = ("Calls", "Errors", "Disconnected", "Tokens in", "Cached", "Out", "Cost")
@@ -18,16 +18,16 @@ LEDGERS = {"key", "label"}
 ROWS = {"client": Client, "person": User, "key": PersonalKey}
 
 
-def ranking_of(chosen: Chosen, whole: Sums, end: int | None) -> Table:
-    """The first of a group with their sums; ``whole`` is the sum of all, and ``end`` where its month will end."""
-    by, scope = chosen.by, chosen.scope
+def ranking_of(chosen: Chosen, here: Course) -> Table:
+    """The first of a group with their sums, of what is shown ``here``."""
+    by, scope, whole = chosen.by, chosen.scope, here.whole
     if by == "label" and not (scope.client_id or scope.user_id or scope.key_id):
         return Table([], [], "Choose a client, a person or a key: labels are read from its calls.")
     most = MOST_SHOWN if chosen.given.get("all") else SHOWN
     ranked = scope.ranking(by, chosen.since, chosen.until, most=most + 1)
     is_more, ranked = len(ranked) > most, ranked[:most]
     names = names_of(by, [key for key, _ in ranked])
-    columns = list(_columns(chosen, list(names), end))
+    columns = list(_columns(chosen, list(names), here))
     rows = []
     for key, sums in ranked:
         href = (
@@ -53,10 +53,10 @@ def ranking_of(chosen: Chosen, whole: Sums, end: int | None) -> Table:
 
 
 def _columns(
-    chosen: Chosen, keys: list[Any], end: int | None
+    chosen: Chosen, keys: list[Any], here: Course
 ) -> Iterator[tuple[str, Callable[[Any, Sums], str], str]]:
     """What only a running month has: head, cell, and the cell of all."""
-    if end is None or chosen.by in LEDGERS or not keys:
+    if not chosen.is_now or chosen.by in LEDGERS or not keys:
         return
     if chosen.by == "client":
         budgets = dict(Budget.objects.filter(client__in=keys).values_list("client", "monthly"))
@@ -66,13 +66,10 @@ def _columns(
             "",
         )
     if len(keys) <= SHOWN:
-        since = chosen.today - FOUR_WEEKS
-        costs = chosen.scope.costs_of(chosen.by, keys, since, chosen.today)
-        expected = {
-            key: sum(forecast(days, today=chosen.today, until=chosen.until).values())
-            for key, days in costs.items()
-        }
-        yield "Forecast", lambda key, sums: dollars(sums.cost + expected[key]), dollars(end)
+        today = chosen.now.day
+        costs = chosen.scope.costs_of(chosen.by, keys, today - FOUR_WEEKS, today)
+        expected = {key: sum(forecast(days, chosen.now).values()) for key, days in costs.items()}
+        yield "Forecast", lambda key, sums: dollars(sums.cost + expected[key]), dollars(here.end)
 
 
 def _next_group(by: str) -> str:

@@ -33,13 +33,7 @@ def new_number() -> str:
 
 
 def repeated(request: HttpRequest, *, claimed: str | None) -> ResultRedirect | None:
-    """The answer to a submission that was made before; None for a new one. ``claimed``: see ``where_it_led``."""
-    address = where_it_led(request, claimed=claimed)
-    return ResultRedirect(address, ALREADY_SUBMITTED, messages.WARNING) if address else None
-
-
-def where_it_led(request: HttpRequest, *, claimed: str | None) -> str | None:
-    """The address that the same submission led to before; None for a new one.
+    """The redirect to where the same submission led before; None for a new one.
 
     Within a transaction the submissions of one session wait for each other. Outside one, a new submission leads to
     ``claimed`` until it is kept.
@@ -51,7 +45,7 @@ def where_it_led(request: HttpRequest, *, claimed: str | None) -> str | None:
         led = _sent(session).get(_key(request))
         if led is None and claimed:
             _write(request, session, claimed)
-    return led
+    return ResultRedirect(led, ALREADY_SUBMITTED, messages.WARNING) if led else None
 
 
 def keep(request: HttpRequest, address: str | None) -> None:
