@@ -13,6 +13,7 @@ from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from config.db.connections import release_connection
+from config.greenlets import within
 from llmproxy.dialects.protocol import TokenUsage
 from usage.settlement import After, Settlement, settle
 
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 # Seconds between two attempts: the first, and the longest.
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 5.0
+# The time of the first attempt, in which its caller gets no keep-alive; a hanging database takes 12 to fail.
+FIRST_SECONDS = 2.0
 
 
 class Settled(Event):
@@ -49,7 +52,11 @@ def settle_or_retry(settlement: Settlement) -> Settled:
     settled = Settled(settlement)
     if settlement.excess is not None:
         log.warning("provider_report_implausible")
-    if not _settle(settled):
+    try:
+        is_settled = within(FIRST_SECONDS, _settle, settled)
+    except TimeoutError:
+        is_settled = False
+    if not is_settled:
         log.warning("settlement_postponed")
         _retry_later(settled)
     return settled

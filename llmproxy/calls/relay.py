@@ -31,7 +31,8 @@ from llmproxy.dialects.sse import EventTooLarge
 
 log = logging.getLogger(__name__)
 
-# The number of keep-alives for which a caller waits for a settlement while the database is unavailable.
+# The number of keep-alives for which a stream waits for a settlement while the database is unavailable. A whole answer
+# waits for one interval, because its caller hears nothing.
 SETTLE_KEEP_ALIVES = 2
 
 
@@ -46,7 +47,7 @@ def complete(call: Call) -> dict[str, Any]:
         raise _settle_failure(call, error) from None
     end = End.CLIENT_GONE if call.left_at is not None or call.has_left() else End.DONE
     settled = call.settle(end)
-    if not settled.wait(SETTLE_KEEP_ALIVES * settings.LLM_KEEPALIVE_SECONDS):
+    if not settled.wait(settings.LLM_KEEPALIVE_SECONDS):
         raise ServiceUnavailable
     codec = attempt.target.codec(call.admission.request.surface)
     return codec.completed(

@@ -1,4 +1,4 @@
-"""A PostgreSQL of a test's own, to be frozen."""
+"""A PostgreSQL of a test's own, to be frozen, killed and started again."""
 
 import os
 import signal
@@ -14,21 +14,34 @@ from tests.tools.postgres import Postgres
 class OwnPostgres:
     """``url`` is that of an empty database on it."""
 
-    def __init__(self, folder: Path) -> None:
-        server = Postgres(folder=folder, sockets=folder, log=folder / "postgres.log", durable=False)
-        self._child: Child = server.start()
-        self.url = server.url
+    def __init__(self, folder: Path, *, sockets: Path | None = None, durable: bool = False) -> None:
+        self.server = Postgres(
+            folder=folder, sockets=sockets or folder, log=folder / "postgres.log", durable=durable
+        )
+        self.child: Child = self.server.start()
+        self.url = self.server.url
 
     def stop(self) -> None:
-        self._child.stop()
+        self.child.stop()
+
+    def start(self) -> None:
+        """Once more, with what it had."""
+        self.child = self.server.start()
+
+    def kill(self) -> None:
+        """All of its processes at once; nothing is written any more."""
+        with self.frozen():
+            for process in [*_children(self.child.pid), self.child.pid]:
+                os.kill(process, signal.SIGKILL)
+        self.child.stop()
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Its kernel takes connections and bytes, and nobody answers."""
         # The first one first, so that it starts no others meanwhile.
-        processes = [self._child.pid]
-        os.kill(self._child.pid, signal.SIGSTOP)
-        for process in _children(self._child.pid):
+        processes = [self.child.pid]
+        os.kill(self.child.pid, signal.SIGSTOP)
+        for process in _children(self.child.pid):
             os.kill(process, signal.SIGSTOP)
             processes.append(process)
         try:

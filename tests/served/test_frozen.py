@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.served.conftest import Ground
 from tests.served.crowd import all_at_once
 from tests.served.ledger import eventually
 from tests.served.service import Service, manage, running_service, working_off
-from tests.served.shell import PATIENCE, Shell
+from tests.served.shell import PATIENCE, Shell, stand_in
 
 # Long, for what it needs.
 pytestmark = pytest.mark.wire
@@ -22,6 +23,8 @@ pytestmark = pytest.mark.wire
 # Two seconds more than this is what a connection waits for its server, and five what a request waits for a connection.
 STATEMENT_SECONDS = 1
 LONGEST = 15.0
+# The limit that a service sets by itself, and the moment longer after which a connection is given up.
+USUAL_SECONDS = 12.0
 # A worker that lost its database counts as dead after 45 s, and each minute what the dead were doing is queued again.
 TAKEN_UP = 120.0
 # More than both processes together have connections.
@@ -34,9 +37,21 @@ class Frosty:
 
     server: OwnPostgres
     service: Service
+    environ: dict[str, str]
+    folder: Path
     shell: Shell
     email: str
+    password: str
     mails: Path
+
+
+def in_flight_and_used(shell: Shell) -> tuple[int, int] | None:
+    """Tokens of output, once somebody answers."""
+    answer = shell.get("/v1/usage/me")
+    if answer.status_code != 200:
+        return None
+    output = answer.json()["output"]
+    return output["in_flight"], output["used"]
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +62,10 @@ def frosty(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             **ground.environ,
             "DATABASE_URL": server.url,
             "DATABASE_OWNER_URL": server.url,
-            "PGOPTIONS": f"-c statement_timeout={STATEMENT_SECONDS}s",
             "EMAIL_URL": (folder / "mail").as_uri(),
         }
-        with running_service(folder, environ) as service:
+        hurried = {"PGOPTIONS": f"-c statement_timeout={STATEMENT_SECONDS}s"}
+        with running_service(folder, environ | hurried) as service:
             patient = {
                 name: value for name, value in service.environ.items() if name != "PGOPTIONS"
             }
@@ -62,8 +77,11 @@ def frosty(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             yield Frosty(
                 server=server,
                 service=service,
+                environ=environ,
+                folder=folder,
                 shell=shell,
                 email=demo["email"],
+                password=demo["password"],
                 mails=folder / "mail",
             )
             assert service.errors() == []
@@ -97,6 +115,29 @@ def test_a_frozen_database_is_answered_for_in_time_and_everything_goes_on_after_
     eventually(lambda: status()[0].status_code == 200)
     # Not one lucky connection: all that are needed at once.
     eventually(lambda: {answer.status_code for answer, _ in all_at_once(CROWD, status)} == {200})
+
+
+def test_a_stream_whose_end_meets_a_frozen_database_goes_on_with_comments(frosty: Frosty) -> None:
+    own = {**frosty.environ, "LLM_KEEPALIVE_SECONDS": "1"}
+    with running_service(frosty.folder, own) as usual:
+        shell = Shell(usual.url)
+        assert shell.login(frosty.email, frosty.password).status_code == 200
+        came, blocks = [], []
+        with shell.stream(stand_in("tokens=20 delay=0.05")) as stream:
+            blocks.append(stream.next_event())
+            with frosty.server.frozen():
+                came.append(time.monotonic())
+                for block in stream:
+                    blocks.append(block)
+                    came.append(time.monotonic())
+        *words, last = (block for block in blocks if block != ":")
+        assert len(words) == 22
+        assert json.loads(last)["error"]["code"] == "service_unavailable"
+        assert blocks.count(":") >= 2
+        # Not one wait for the server, as long as it may be, is a wait of the caller.
+        assert max(after - before for before, after in pairwise(came)) < USUAL_SECONDS - 2
+        # Told that it is not settled yet, it is soon after.
+        eventually(lambda: in_flight_and_used(shell) == (0, 20))
 
 
 @pytest.mark.timeout(300)
