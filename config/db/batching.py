@@ -19,6 +19,7 @@ from django.db import (
 )
 from psycopg_pool import PoolTimeout
 
+from config import batches
 from config.batches import MOST, Batches, Execution
 from config.db.connections import StalePlan, release_connection
 
@@ -42,8 +43,8 @@ class BatchedStatement(Batches["_Execution"]):
     No execution fails because of another: a batch that the database refuses is rolled back, and each repeated alone.
     """
 
-    # When the server last answered any of them.
-    answered_at = 0.0
+    # When the server last answered any of them, and when it last kept silent for too long.
+    answered_at = silent_at = 0.0
 
     def __init__(self, text: str, *, order: Callable[[Any], Any] | None = None) -> None:
         super().__init__()
@@ -67,7 +68,15 @@ class BatchedStatement(Batches["_Execution"]):
         release_connection()
 
     def board(self, until: float) -> None:
-        """Waits for a connection, as long as the server answers those that have one."""
+        """Waits for a connection, as long as the server answers those that have one.
+
+        Who has waited for a flight that got no answer does not wait as long for another.
+        """
+        if (
+            max(until - batches.WAIT_SECONDS, BatchedStatement.answered_at)
+            < BatchedStatement.silent_at
+        ):
+            raise OperationalError("the server does not answer")
         while True:
             try:
                 return connections[DEFAULT_DB_ALIAS].ensure_connection()
@@ -78,7 +87,7 @@ class BatchedStatement(Batches["_Execution"]):
                     raise
 
     def fly(self, batch: list["_Execution"]) -> None:
-        is_kept = False
+        is_kept, began = False, monotonic()
         try:
             if order := self._order:
                 batch = sorted(batch, key=lambda each: order(each.values))
@@ -90,6 +99,8 @@ class BatchedStatement(Batches["_Execution"]):
             is_kept = len(batch) == 1
         except Exception as error:  # noqa: BLE001 - each caller gets it
             is_undone = len(batch) > 1 and _is_undone(error)
+            if getattr(error, "sqlstate", None) is None and monotonic() - began > AWAY_SECONDS:
+                BatchedStatement.silent_at = monotonic()
             for each in batch:
                 each.error, each.is_undone = error, is_undone
         finally:

@@ -18,6 +18,7 @@ from django.db import DataError, IntegrityError, OperationalError, connection, t
 
 from config import batches
 from config.db import batching
+from config.db import connections as waits
 from config.db.batching import BatchedLookup, BatchedStatement
 from config.db.connections import close_pool, release_connection
 from tests.config.db.shelf import books, put, shelf
@@ -506,6 +507,27 @@ def test_all_who_wait_fail_at_once_where_the_server_is_away(
         ended = [each.exception(SECONDS) for each in asking]
         assert monotonic() - began < 8 * 0.2
     assert [type(each) for each in ended] == [OperationalError] * 8
+    assert books() == ["Emma"]
+
+
+def test_who_waited_for_a_flight_without_an_answer_does_not_wait_for_another(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "MOST", 1)
+    monkeypatch.setattr(batching, "AWAY_SECONDS", 1.0)
+    # The server itself would say something after ten seconds; nobody waits for that.
+    monkeypatch.setattr(waits, "MARGIN_SECONDS", -8.0)
+    options["options"] = "-c statement_timeout=10s"
+    close_pool()
+    with (
+        ThreadPoolExecutor(6) as pool,
+        psycopg.connect(**connection.get_connection_params()) as other,
+    ):
+        other.execute("LOCK TABLE shelf")
+        asking = [pool.submit(_in_thread, PUT, each) for each in named(*"abcdef")]
+        ended = [each.exception(SECONDS) for each in asking]
+    assert [type(each) for each in ended] == [OperationalError] * 6
+    assert sum("does not answer" in str(each) for each in ended) == 6 - batches.FLIGHTS
     assert books() == ["Emma"]
 
 
