@@ -2,7 +2,7 @@
 PYTHON ?= python3
 RUN = exec .venv/bin/python -m tests.tools
 
-.PHONY: run test test-full test-wire test-pythons bench bench-smoke format lock sbom python
+.PHONY: run test test-full test-wire test-pythons faults bench bench-smoke format lock sbom python
 
 run: python  ## Start everything and say where it is; Ctrl-C stops it.
 	@$(PYTHON) -m tests.tools.beforehand
@@ -26,6 +26,11 @@ test-wire: python  ## The tests that need programs beyond Python packages; insta
 test-pythons: python  ## The tests that need neither rows nor a running service, on every other Python that is here.
 	@$(PYTHON) -m tests.tools.install test
 	@$(RUN) with -- .venv/bin/python -m tests.checks.interpreters
+
+faults: python  ## Breaks what the service needs and writes docs/faults.md in half an hour; FAULTS="postgres-frozen" for some, unwritten.
+	@$(PYTHON) -m tests.tools.install bench
+	@.venv/bin/python -m tests.tools.wire faketime
+	@$(RUN) with -- .venv/bin/python -m tests.faults $(or $(FAULTS),--write)
 
 bench: python  ## Measures the service against references; PARTS="status streams" for some, ROUNDS=1 for a quick look.
 	@$(PYTHON) -m tests.tools.install bench

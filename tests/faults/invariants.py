@@ -1,0 +1,64 @@
+"""What may never happen, whatever is ill: one row of a table for each."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tests.faults.traffic import SIGNED_OUT, Seen
+
+LONGEST = 15.0
+# It fetches artifacts and reads the CDN back, and has two minutes for all of it.
+PATIENT = {"publish": 125.0}
+UNTYPED = {"internal_error", "a page", "without a code"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What was seen during a scenario. ``delay`` is by how long this machine itself was late at most."""
+
+    seen: Sequence[Seen]
+    sums: Sequence[str]
+    delay: float
+    # Codes of a 401 that are right by the clock of this scenario.
+    expired: frozenset[str]
+
+
+def _false_401(watched: Watched) -> Iterator[str]:
+    for each in watched.seen:
+        is_refused = each.status == 401 or each.code == SIGNED_OUT
+        if is_refused and each.code not in watched.expired:
+            yield f"{each.kind}: {each.status} {each.code}"
+
+
+def _false_suspension(watched: Watched) -> Iterator[str]:
+    for each in watched.seen:
+        if each.status == 403 or "suspended" in each.code or each.code.startswith("licence"):
+            yield f"{each.kind}: {each.status} {each.code}"
+
+
+def _long_wait(watched: Watched) -> Iterator[str]:
+    for each in watched.seen:
+        if each.silence > PATIENT.get(each.kind, LONGEST) + watched.delay:
+            yield f"{each.kind}: {each.silence:.1f} s until {each.status} {each.code}"
+
+
+def _untyped(watched: Watched) -> Iterator[str]:
+    """A fault of a server that the service needs is no bug of the service, and has a code of its own."""
+    for each in watched.seen:
+        is_page = each.kind == "console" and each.status != 500
+        if each.status >= 500 and each.code in UNTYPED and not is_page:
+            yield f"{each.kind}: {each.status} {each.code}"
+
+
+INVARIANTS: dict[str, Callable[[Watched], Iterator[str]]] = {
+    "never a false 401": _false_401,
+    "never a false suspension": _false_suspension,
+    "no row lost or doubled": lambda watched: iter(watched.sums),
+    "no wait over 15 s": _long_wait,
+    "every fault has a code": _untyped,
+}
+
+
+def broken(watched: Watched) -> dict[str, list[str]]:
+    """What was broken, and by what: at most three examples each."""
+    found = {name: sorted(set(check(watched))) for name, check in INVARIANTS.items()}
+    return {name: examples[:3] for name, examples in found.items() if examples}

@@ -1,0 +1,129 @@
+"""What the matrix says: a line each while it runs, two tables as CSV, and a short page."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tests.bench.report import circumstances
+from tests.faults.invariants import INVARIANTS
+from tests.faults.matrix import Kind, Outcome
+
+MEMBERS = (
+    *(
+        "scenario",
+        "what",
+        "kind",
+        "outcomes",
+        "p50_seconds",
+        "longest_seconds",
+        "recovered_seconds",
+    ),
+)
+
+
+def told(outcome: Outcome) -> str:
+    """A line, and one for each thing that may not be."""
+    if outcome.skipped:
+        return f"{outcome.name}: skipped, {outcome.skipped}"
+    ill = ", ".join(f"{kind.name} {_outcomes(kind)}" for kind in outcome.affected)
+    line = (
+        f"{outcome.name}: longest wait {outcome.longest:.1f} s, well after {_seconds(outcome.recovered)}, "
+        f"quiet after {_seconds(outcome.drained)}{' (hurried)' if outcome.is_hurried else ''}; "
+        f"{ill or 'nobody noticed'}{f'; {outcome.said}' if outcome.said else ''} [{outcome.seconds:.0f} s]"
+    )
+    return "\n".join([line, *(f"  BROKEN {each}" for each in _broken(outcome))])
+
+
+def as_json(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    return [asdict(outcome) for outcome in outcomes]
+
+
+def write(outcomes: Sequence[Outcome], folder: Path, *, seconds: float) -> None:
+    """``faults.md``, ``faults.csv`` and ``faults-sums.csv``, over those before."""
+    ran = [outcome for outcome in outcomes if not outcome.skipped]
+    with (folder / "faults.csv").open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(MEMBERS)
+        table.writerows(_rows(outcomes))
+    with (folder / "faults-sums.csv").open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(("scenario", "sum", "before", "after"))
+        table.writerows(_sums(ran))
+    (folder / "faults.md").write_text("\n".join(_page(outcomes, seconds)) + "\n")
+
+
+def _rows(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, ...]]:
+    for outcome in outcomes:
+        if outcome.skipped:
+            yield (outcome.name, outcome.how, "", f"skipped: {outcome.skipped}", "", "", "")
+        for kind in outcome.kinds:
+            figures = (f"{kind.p50:.2f}", f"{kind.longest:.2f}", _seconds(kind.recovered))
+            yield (outcome.name, outcome.how, kind.name, _outcomes(kind), *figures)
+        if outcome.said:
+            yield (outcome.name, outcome.how, "course", outcome.said, "", "", "")
+        for each in _broken(outcome):
+            yield (outcome.name, outcome.how, "broken", each, "", "", "")
+
+
+def _sums(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str, str, str]]:
+    for outcome in outcomes:
+        assert outcome.before is not None
+        assert outcome.after is not None
+        after = outcome.after.told()
+        for name, number in outcome.before.told().items():
+            yield (outcome.name, name, str(number), str(after[name]))
+        yield (outcome.name, "mails that came twice", "", str(outcome.doubled_mails))
+        yield (outcome.name, "seconds until quiet", "", _seconds(outcome.drained))
+
+
+def _page(outcomes: Sequence[Outcome], seconds: float) -> Iterator[str]:
+    ran = [outcome for outcome in outcomes if not outcome.skipped]
+    under = circumstances(rounds=1, seconds=seconds, load_before=0.0)
+    worst = max(ran, key=lambda each: each.longest)
+    slowest = max(ran, key=lambda each: each.recovered or 0.0)
+    yield "# Faults"
+    yield ""
+    yield (
+        f"`make faults` breaks what the service needs while fourteen kinds of requests go on, a few a second. Run on "
+        f"{under.at:%Y-%m-%d}: {len(ran)} scenarios in {seconds / 60:.0f} minutes on {under.cores} shared cores of "
+        f"{under.processor}."
+    )
+    yield ""
+    yield (
+        "[faults.csv](faults.csv): what each kind of caller got, half and longest wait in seconds, and the seconds "
+        "after the fault until it was well. [faults-sums.csv](faults-sums.csv): sums before and after. "
+        "In a run of its own each row of `tests/faults/scenarios.py` says how it breaks."
+    )
+    yield ""
+    yield "![What callers got and how long they waited](faults.svg)"
+    yield ""
+    yield "| Never | seen in |"
+    yield "|---|---|"
+    for name in INVARIANTS:
+        where = [outcome.name for outcome in ran if name in outcome.broken]
+        yield f"| {name.removeprefix('never ')} | {', '.join(where) or 'none'} |"
+    yield ""
+    yield (
+        f"The longest wait was {worst.longest:.1f} s ({worst.name}); a publish may take two minutes. All was well "
+        f"again {_seconds(slowest.recovered)} s after the worst fault ({slowest.name}). A mail whose worker dies "
+        "after the server took it comes twice. An access token is `access_token_expired` by a clock an hour ahead."
+    )
+    if skipped := [
+        f"{outcome.name} ({outcome.skipped})" for outcome in outcomes if outcome.skipped
+    ]:
+        yield ""
+        yield f"Not tried: {', '.join(skipped)}."
+
+
+def _outcomes(kind: Kind) -> str:
+    return ", ".join(f"{number} {what}" for what, number in kind.outcomes.items())
+
+
+def _broken(outcome: Outcome) -> list[str]:
+    return [f"{name}: {'; '.join(each)}" for name, each in outcome.broken.items()]
+
+
+def _seconds(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{seconds:.1f}"
