@@ -29,7 +29,7 @@ from releases.models import ShellChannel
 from tests.bench.callers import make_callers
 from tests.faults.stage import CHANNELS, Stage
 from tests.faults.sums import hurry, ledger_faults
-from tests.faults.traffic import Traffic, signed_in
+from tests.faults.traffic import Traffic, forgetful, signed_in
 from tests.served.cable import Cable, cable_to
 from tests.served.ledger import eventually
 from tests.served.service import Service
@@ -248,7 +248,7 @@ def jobs(stage: Stage, **environ: str) -> Iterator[Jobs]:
 
 def mailing(stage: Stage, traffic: Traffic) -> str:
     """Each mail comes; where its server had taken it before the death, twice."""
-    people = iter(make_callers(stage.database, 100, caps={}))
+    people = iter(forgetful(stage, traffic.people["reset"], 100))
     sent: list[str] = []
 
     def came(email: str) -> int:
@@ -256,15 +256,13 @@ def mailing(stage: Stage, traffic: Traffic) -> str:
 
     with jobs(stage) as worker:
         for step in steps():
-            person = next(people)
+            email = next(people)
             with worker.trigger.at(step + 1):
-                reset = Shell(stage.service.url).post(
-                    "/v1/auth/password/reset", {"email": person.email}
-                )
+                reset = Shell(stage.service.url).post("/v1/auth/password/reset", {"email": email})
                 assert reset.status_code == 204, reset.text
-                sent.append(person.email)
+                sent.append(email)
                 fired = worker.trigger.fired
-                eventually(lambda: fired.is_set() or came(person.email), seconds=PATIENCE)  # noqa: B023
+                eventually(lambda: fired.is_set() or came(email), seconds=PATIENCE)  # noqa: B023
             if fired.is_set():
                 worker.restart()
         eventually(lambda: all(map(came, sent)), seconds=PATIENCE)

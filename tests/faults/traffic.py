@@ -14,7 +14,9 @@ from typing import Any
 from uuid import uuid4
 
 import requests
+from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
 
+from accounts.models import User
 from tests.bench.callers import Caller, make_callers
 from tests.faults.stage import OAUTH, Stage
 from tests.releases.conftest import Release
@@ -96,7 +98,7 @@ class Traffic:
         }
         people = make_callers(stage.database, len(self.kinds), caps={})
         self.people: dict[str, Caller] = dict(zip(self.kinds, people, strict=True))
-        self._forgetful = iter(make_callers(stage.database, FORGETFUL, caps={}))
+        self._forgetful = iter(forgetful(stage, self.people["reset"], FORGETFUL))
         self._shells = {kind: Shell(self.service.url) for kind in self.kinds}
         self.sign_in()
         self._key: str | None = None
@@ -247,10 +249,10 @@ class Traffic:
         return _outcome(answer, good=(200, 201))
 
     def _reset(self) -> tuple[int, str]:
-        person = next(self._forgetful)
-        answer = Shell(self.service.url).post("/v1/auth/password/reset", {"email": person.email})
+        email = next(self._forgetful)
+        answer = Shell(self.service.url).post("/v1/auth/password/reset", {"email": email})
         if answer.status_code == 204:
-            self.told.mailed.append(person.email)
+            self.told.mailed.append(email)
         return _outcome(answer, good=(204,))
 
     def _connect(self) -> tuple[int, str]:
@@ -281,6 +283,17 @@ class Traffic:
             silence = self._silence.longest or ended - began
             self.seen.append(Seen(kind, began, silence, status, code))
             over.wait(max(0.1, every - (ended - began)))
+
+
+def forgetful(stage: Stage, colleague: Caller, number: int) -> list[str]:
+    """Emails of so many people, of whom each can ask for a new password once."""
+    emails = [f"forgetful-{uuid4().hex}@bench.test" for _ in range(number)]
+    with stage.database.rows():
+        User.objects.bulk_create(
+            User(email=email, password=UNUSABLE_PASSWORD_PREFIX, client_id=colleague.client_id)
+            for email in emails
+        )
+    return emails
 
 
 def signed_in(service: Service, person: Caller) -> Shell:
