@@ -14,7 +14,6 @@ from typing import Any
 from uuid import uuid4
 
 import requests
-from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
 
 from accounts.models import User
 from tests.bench.callers import Caller, make_callers
@@ -289,9 +288,9 @@ def forgetful(stage: Stage, colleague: Caller, number: int) -> list[str]:
     """Emails of so many people, of whom each can ask for a new password once."""
     emails = [f"forgetful-{uuid4().hex}@bench.test" for _ in range(number)]
     with stage.database.rows():
+        hashed = User.objects.get(pk=colleague.id).password
         User.objects.bulk_create(
-            User(email=email, password=UNUSABLE_PASSWORD_PREFIX, client_id=colleague.client_id)
-            for email in emails
+            User(email=email, password=hashed, client_id=colleague.client_id) for email in emails
         )
     return emails
 
