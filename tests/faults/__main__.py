@@ -1,4 +1,4 @@
-"""The matrix of faults: ``python -m tests.faults [--write] [SCENARIO...]``.
+"""The matrix of faults: ``python -m tests.faults [--write] [--go-on] [SCENARIO...]``.
 
 It runs beside the servers of ``python -m tests.tools with``, as `make faults` does, and says what was seen. It ends
 with an error where something happened that may never happen. With ``--write`` it also writes into docs.
@@ -12,7 +12,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -32,8 +31,12 @@ def main(arguments: list[str]) -> int:
     stages = importlib.import_module("tests.faults.stage")
     matrix = importlib.import_module("tests.faults.matrix")
     page = importlib.import_module("tests.faults.page")
-    began, outcomes = time.monotonic(), []
+    outcomes = []
     kept = claim(claim(LOCAL) / "faults")
+    known = kept / "outcomes.json"
+    if options.go_on and known.exists():
+        before = page.from_json(json.loads(known.read_text()))
+        outcomes = [each for each in before if each.name not in options.names]
     with (
         tempfile.TemporaryDirectory(prefix="faults-") as folder,
         stages.stage(Path(folder), nullcontext) as stage,
@@ -45,11 +48,12 @@ def main(arguments: list[str]) -> int:
                 outcome = matrix.run(stage, scenario, flow)
                 outcomes.append(outcome)
                 print(page.told(outcome), flush=True)
-                (kept / "outcomes.json").write_text(json.dumps(page.as_json(outcomes), indent=1))
+                known.write_text(json.dumps(page.as_json(outcomes), indent=1) + "\n")
         for log in Path(folder).glob("*.log"):
             shutil.copy(log, kept)
     folder = ROOT / "docs" if options.write else kept
-    page.write(outcomes, folder, seconds=time.monotonic() - began)
+    outcomes.sort(key=lambda each: list(scenarios.BY_NAME).index(each.name))
+    page.write(outcomes, folder)
     # Only now: what draws takes a second to load, and is there for measuring alone.
     ran = [outcome for outcome in outcomes if not outcome.skipped]
     importlib.import_module("tests.faults.picture").draw(ran, folder / "faults.svg")
@@ -60,6 +64,7 @@ def main(arguments: list[str]) -> int:
 def _options(arguments: list[str], known: object) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--write", action="store_true", help="into docs, and not into .local")
+    parser.add_argument("--go-on", action="store_true", help="beside what the last run has seen")
     parser.add_argument("names", nargs="*", metavar="SCENARIO", help=", ".join(known))  # type: ignore[call-overload]
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(known):  # type: ignore[call-overload]

@@ -16,7 +16,7 @@ from tests.faults.traffic import Seen, Traffic, flowing
 
 BEFORE_SECONDS = 3.0
 # After which nobody waits for traffic to be well again, and for queues to be empty by themselves.
-RECOVERED_SECONDS, QUIET_SECONDS = 60.0, 30.0
+RECOVERED_SECONDS, QUIET_SECONDS = 60.0, 10.0
 LOOK_SECONDS = 0.25
 # Good answers of each kind, in a row.
 ENOUGH = 1
@@ -153,7 +153,7 @@ def _await_quiet(stage: Stage, outcome: Outcome) -> None:
     began = time.monotonic()
     while not is_quiet(stage):
         past = time.monotonic() - began
-        if past > RECOVERED_SECONDS + QUIET_SECONDS:
+        if past > RECOVERED_SECONDS:
             return
         if past > QUIET_SECONDS:
             outcome.is_hurried = True

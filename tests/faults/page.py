@@ -9,6 +9,7 @@ from typing import Any
 from tests.bench.report import circumstances
 from tests.faults.invariants import INVARIANTS
 from tests.faults.matrix import Kind, Outcome
+from tests.faults.sums import Sums
 
 MEMBERS = (
     *(
@@ -40,7 +41,22 @@ def as_json(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     return [asdict(outcome) for outcome in outcomes]
 
 
-def write(outcomes: Sequence[Outcome], folder: Path, *, seconds: float) -> None:
+def from_json(kept: Sequence[dict[str, Any]]) -> list[Outcome]:
+    """What :func:`as_json` has made of the outcomes of an earlier run."""
+    return [
+        Outcome(
+            **{
+                **each,
+                "kinds": [Kind(**kind) for kind in each["kinds"]],
+                "before": each["before"] and Sums(**each["before"]),
+                "after": each["after"] and Sums(**each["after"]),
+            }
+        )
+        for each in kept
+    ]
+
+
+def write(outcomes: Sequence[Outcome], folder: Path) -> None:
     """``faults.md``, ``faults.csv`` and ``faults-sums.csv``, over those before."""
     ran = [outcome for outcome in outcomes if not outcome.skipped]
     with (folder / "faults.csv").open("w", newline="") as file:
@@ -51,7 +67,7 @@ def write(outcomes: Sequence[Outcome], folder: Path, *, seconds: float) -> None:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(("scenario", "sum", "before", "after"))
         table.writerows(_sums(ran))
-    (folder / "faults.md").write_text("\n".join(_page(outcomes, seconds)) + "\n")
+    (folder / "faults.md").write_text("\n".join(_page(outcomes)) + "\n")
 
 
 def _rows(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, ...]]:
@@ -78,7 +94,8 @@ def _sums(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str, str, str]]:
         yield (outcome.name, "seconds until quiet", "", _seconds(outcome.drained))
 
 
-def _page(outcomes: Sequence[Outcome], seconds: float) -> Iterator[str]:
+def _page(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    seconds = sum(outcome.seconds for outcome in outcomes)
     ran = [outcome for outcome in outcomes if not outcome.skipped]
     under = circumstances(rounds=1, seconds=seconds, load_before=0.0)
     worst = max(ran, key=lambda each: each.longest)

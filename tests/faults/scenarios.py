@@ -37,7 +37,7 @@ class Scenario:
     name: str
     how: str
     breaking: Breaking | None = None
-    seconds: float = 12.0
+    seconds: float = 10.0
     act: Callable[[Stage, Traffic], str] | None = None
     environ: Callable[[Stage], AbstractContextManager[Mapping[str, str]]] | None = None
     # Codes of a 401 that are right here.
@@ -173,7 +173,7 @@ WAYS: Mapping[str, tuple[str, Callable[..., AbstractContextManager[None]]]] = {
 }
 
 
-def of_cables(name: str, what: str, way: str, *cables: str, seconds: float = 12.0) -> Scenario:
+def of_cables(name: str, what: str, way: str, *cables: str, seconds: float = 8.0) -> Scenario:
     said, breaking = WAYS[way]
 
     def begin(stage: Stage) -> AbstractContextManager[object]:
@@ -237,7 +237,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(name="postgres-stopped", how="PostgreSQL is stopped", breaking=stopped),
     Scenario(
-        name="postgres-restarted", how="PostgreSQL is restarted", breaking=restarted, seconds=10
+        name="postgres-restarted", how="PostgreSQL is restarted", breaking=restarted, seconds=6
     ),
     Scenario(
         name="postgres-killed",
@@ -256,61 +256,6 @@ SCENARIOS: tuple[Scenario, ...] = (
         how="PostgreSQL's disk is full",
         breaking=disk_full,
         skipped=lambda stage: "" if stage.disk else "only root can mount a small disk",
-    ),
-    Scenario(name="redis-stopped", how="Redis is killed", breaking=redis_stopped),
-    Scenario(
-        name="redis-frozen",
-        how="Redis takes bytes and answers nothing",
-        breaking=lambda stage: stage.redis.frozen(),
-    ),
-    Scenario(name="redis-flushed", how="Redis forgets all", breaking=redis_flushed, seconds=8),
-    Scenario(
-        name="redis-node-lost",
-        how="A node of three of a Redis cluster is killed",
-        breaking=node_lost,
-        environ=on_a_cluster,
-        seconds=12,
-    ),
-    of_cables("provider", "One of two providers", "down", "provider"),
-    of_cables("provider", "One of two providers", "silent", "provider", seconds=20),
-    of_cables("providers", "Each provider", "down", "provider", "second"),
-    of_cables("providers", "Each provider", "slow", "provider", "second", seconds=16),
-    of_cables("providers", "Each provider", "resetting", "provider", "second"),
-    of_cables("providers", "Each provider", "silent", "provider", "second", seconds=20),
-    of_cables("storage", "Storage", "down", "storage"),
-    of_cables("storage", "Storage", "slow", "storage"),
-    of_cables("storage", "Storage", "dripping", "storage", seconds=16),
-    of_cables("cdn", "The CDN", "down", "cdn"),
-    of_cables("cdn", "The CDN", "slow", "cdn"),
-    of_cables("cdn", "The CDN", "dripping", "cdn", seconds=16),
-    of_cables("mail", "The mail server", "down", "mail"),
-    of_cables("mail", "The mail server", "slow", "mail"),
-    of_cables("mail", "The mail server", "dripping", "mail", seconds=16),
-    of_cables("oauth", "The OAuth server", "down", "oauth"),
-    of_cables("oauth", "The OAuth server", "slow", "oauth"),
-    of_cables("oauth", "The OAuth server", "dripping", "oauth", seconds=16),
-    *(
-        Scenario(
-            name=f"stripe-{way}",
-            how=f"Stripe {WAYS[way][0]}, while a night asks it",
-            act=partial(killing.sync, ill=WAYS[way][1]),
-        )
-        for way in ("down", "slow", "dripping")
-    ),
-    Scenario(
-        name="clock-ahead",
-        how="The clock of the service jumps an hour ahead",
-        breaking=at_hours(1),
-        environ=clocked,
-        skipped=_without_library,
-        expired=EXPIRED,
-    ),
-    Scenario(
-        name="clock-back",
-        how="The clock of the service jumps an hour back",
-        breaking=at_hours(-1),
-        environ=clocked,
-        skipped=_without_library,
     ),
     Scenario(
         name="web-killed-settling",
@@ -336,6 +281,61 @@ SCENARIOS: tuple[Scenario, ...] = (
         name="worker-killed-at-night",
         how="The worker is killed again and again in one night",
         act=killing.at_night,
+    ),
+    Scenario(name="redis-stopped", how="Redis is killed", breaking=redis_stopped),
+    Scenario(
+        name="redis-frozen",
+        how="Redis takes bytes and answers nothing",
+        breaking=lambda stage: stage.redis.frozen(),
+    ),
+    Scenario(name="redis-flushed", how="Redis forgets all", breaking=redis_flushed, seconds=8),
+    Scenario(
+        name="redis-node-lost",
+        how="A node of three of a Redis cluster is killed",
+        breaking=node_lost,
+        environ=on_a_cluster,
+        seconds=8,
+    ),
+    of_cables("provider", "One of two providers", "down", "provider"),
+    of_cables("provider", "One of two providers", "silent", "provider", seconds=16),
+    of_cables("providers", "Each provider", "down", "provider", "second"),
+    of_cables("providers", "Each provider", "slow", "provider", "second", seconds=14),
+    of_cables("providers", "Each provider", "resetting", "provider", "second"),
+    of_cables("providers", "Each provider", "silent", "provider", "second", seconds=16),
+    of_cables("storage", "Storage", "down", "storage"),
+    of_cables("storage", "Storage", "slow", "storage"),
+    of_cables("storage", "Storage", "dripping", "storage", seconds=14),
+    of_cables("cdn", "The CDN", "down", "cdn"),
+    of_cables("cdn", "The CDN", "slow", "cdn"),
+    of_cables("cdn", "The CDN", "dripping", "cdn", seconds=14),
+    of_cables("mail", "The mail server", "down", "mail"),
+    of_cables("mail", "The mail server", "slow", "mail"),
+    of_cables("mail", "The mail server", "dripping", "mail", seconds=14),
+    of_cables("oauth", "The OAuth server", "down", "oauth"),
+    of_cables("oauth", "The OAuth server", "slow", "oauth"),
+    of_cables("oauth", "The OAuth server", "dripping", "oauth", seconds=14),
+    *(
+        Scenario(
+            name=f"stripe-{way}",
+            how=f"Stripe {WAYS[way][0]}, while a night asks it",
+            act=partial(killing.sync, ill=WAYS[way][1]),
+        )
+        for way in ("down", "slow", "dripping")
+    ),
+    Scenario(
+        name="clock-ahead",
+        how="The clock of the service jumps an hour ahead",
+        breaking=at_hours(1),
+        environ=clocked,
+        skipped=_without_library,
+        expired=EXPIRED,
+    ),
+    Scenario(
+        name="clock-back",
+        how="The clock of the service jumps an hour back",
+        breaking=at_hours(-1),
+        environ=clocked,
+        skipped=_without_library,
     ),
     # The last: from then on the database is another server.
     Scenario(

@@ -35,7 +35,7 @@ def test_a_fault_breaks_nothing_that_may_never_break(
     assert outcome.broken == {}, told(outcome)
     assert outcome.recovered is not None, told(outcome)
     assert outcome.drained is not None, told(outcome)
-    write([outcome, Outcome(name="another", how="it", skipped="it is a test")], tmp_path, seconds=1)
+    write([outcome, Outcome(name="another", how="it", skipped="it is a test")], tmp_path)
     assert name in (tmp_path / "faults.csv").read_text()
     assert "it is a test" in (tmp_path / "faults.md").read_text()
 
@@ -54,14 +54,16 @@ def test_a_fault_breaks_nothing_that_may_never_break(
 )
 def test_an_invariant_sees_what_breaks_it(rule: str, seen: Seen) -> None:
     def watched(*each: Seen) -> Watched:
-        return Watched(seen=each, sums=(), delay=0.1, expired=frozenset({"access_token_expired"}))
+        return Watched(
+            seen=each, sums=(), delay=0.1, usual={}, expired=frozenset({"access_token_expired"})
+        )
 
     assert broken(watched(SEEN)) == {}
     assert list(broken(watched(SEEN, seen))) == [rule]
 
 
 def test_sums_that_differ_break_an_invariant() -> None:
-    watched = Watched(seen=[], sums=["a row is lost"], delay=0.0, expired=frozenset())
+    watched = Watched(seen=[], sums=["a row is lost"], delay=0.0, usual={}, expired=frozenset())
     assert broken(watched) == {"no row lost or doubled": ["a row is lost"]}
     assert len(INVARIANTS) == 5
 

@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -78,6 +78,8 @@ class Traffic:
         self.stage, self.service = stage, stage.service
         self.seen: list[Seen] = []
         self.told = Told()
+        # The longest silence of each kind while nothing was ill.
+        self.usual: dict[str, float] = {}
         self._signed_in_until = 0.0
         self.kinds: Mapping[str, tuple[float, Callable[[], tuple[int, str]]]] = {
             "status": (1.0, self._status),
@@ -119,6 +121,10 @@ class Traffic:
         # One of them is the person who signs in all the time.
         self.told.logins += 1
         self.told.tried += 1
+
+    def note_usual(self, seen: Iterable[Seen]) -> None:
+        for each in seen:
+            self.usual[each.kind] = max(self.usual.get(each.kind, 0.0), each.silence)
 
     def lead_to(self, service: Service) -> None:
         """Another service of the same name and keys takes all."""
