@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 # Seconds between two attempts: the first, and the longest.
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 5.0
-# The time of the first attempt, in which its caller gets no keep-alive; a hanging database takes 12 to fail.
+# The time of the first attempt, in which its caller gets no keep-alive; a hanging database takes 9 to fail.
 FIRST_SECONDS = 2.0
 
 

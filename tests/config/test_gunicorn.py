@@ -259,7 +259,7 @@ with connection.cursor() as cursor:
 @pytest.mark.parametrize(
     ("given", "limits"),
     [
-        (None, ["10s", "4s", "30s"]),
+        (None, ["7s", "4s", "30s"]),
         ("-c statement_timeout=3s", ["3s", "4s", "30s"]),
     ],
 )

@@ -101,7 +101,14 @@ def run(stage: Stage, scenario: Scenario, traffic: Traffic) -> Outcome:
         _kind(name, traffic.seen, broke=broke, healed=healed) for name in traffic.kinds
     ]
     outcome.recovered = _latest([kind.recovered for kind in outcome.kinds])
-    watched = Watched(seen=traffic.seen, sums=faults, delay=outcome.delay, expired=scenario.expired)
+    traffic.note_usual(each for each in traffic.seen if each.at + each.silence < broke)
+    watched = Watched(
+        seen=traffic.seen,
+        sums=faults,
+        delay=outcome.delay,
+        usual=traffic.usual,
+        expired=scenario.expired,
+    )
     outcome.broken = broken(watched)
     outcome.seconds = time.monotonic() - began
     return outcome

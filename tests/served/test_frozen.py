@@ -24,7 +24,7 @@ pytestmark = pytest.mark.wire
 STATEMENT_SECONDS = 1
 LONGEST = 15.0
 # The limit that a service sets by itself, and the moment longer after which a connection is given up.
-USUAL_SECONDS = 12.0
+USUAL_SECONDS = 9.0
 # A worker that lost its database counts as dead after 45 s, and each minute what the dead were doing is queued again.
 TAKEN_UP = 120.0
 # More than both processes together have connections.
