@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from tests.faults.invariants import Watched, broken
-from tests.faults.scenarios import Scenario
+from tests.faults.scenarios import WELL, Scenario
 from tests.faults.stage import Stage
 from tests.faults.sums import Sums, doubled_mails, faults_of, hurry, is_quiet, sums_of
 from tests.faults.traffic import Seen, Traffic, flowing
@@ -101,7 +101,8 @@ def run(stage: Stage, scenario: Scenario, traffic: Traffic) -> Outcome:
         _kind(name, traffic.seen, broke=broke, healed=healed) for name in traffic.kinds
     ]
     outcome.recovered = _latest([kind.recovered for kind in outcome.kinds])
-    traffic.note_usual(each for each in traffic.seen if each.at + each.silence < broke)
+    well = healed if scenario.name == WELL else broke
+    traffic.note_usual(each for each in traffic.seen if each.at + each.silence < well)
     watched = Watched(
         seen=traffic.seen,
         sums=faults,

@@ -23,6 +23,8 @@ from tests.tools.postgres import SERVICE
 
 Breaking = Callable[[Stage], AbstractContextManager[object]]
 SLOW_SECONDS = 5.0
+# What all takes here while nothing is ill.
+WELL = "nothing"
 # Longer than a statement and what it waits for: nobody waits for all of a frozen server.
 FROZEN_SECONDS = 26.0
 
@@ -228,7 +230,7 @@ def _without_library(stage: Stage) -> str:
 EXPIRED = frozenset({"access_token_expired"})
 
 SCENARIOS: tuple[Scenario, ...] = (
-    Scenario(name="nothing", how="All is well", breaking=lambda _: nullcontext()),
+    Scenario(name=WELL, how="All is well", breaking=lambda _: nullcontext()),
     Scenario(
         name="postgres-frozen",
         how="PostgreSQL takes bytes and answers nothing (SIGSTOP)",
