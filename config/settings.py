@@ -13,7 +13,8 @@ from environs import validate
 
 from accounts.connections import provider_settings
 from config.api.description import description_settings
-from config.db.connections import PooledConnection
+from config.db.connections import database
+from config.db.replica import REPLICA
 from config.env.addresses import address_or_empty, certificates, redis_address, sentry_dsn
 from config.env.reading import env, seal
 from config.env.secret_files import NOT_EMPTY, secret
@@ -52,6 +53,7 @@ ENVIRONMENT_NAME: str = env.str("ENVIRONMENT_NAME", "", validate=label) or ""
 BASE_URL: str = env.address("BASE_URL") or "http://invalid"
 CDN_URL: str = env.address("CDN_URL") or "http://invalid"
 _database: dict[str, Any] = env.database_url("DATABASE_URL") or {}
+_replica: dict[str, Any] | None = env.replica_url("REPLICA_URL", "")
 CACHE_URL: str = env.str("CACHE_URL", validate=redis_address) or ""
 SECRET_KEY: str = env.str("SECRET_KEY", validate=[NOT_EMPTY, LONG_KEY]) or ""
 ENCRYPTION_KEYS = secret("ENCRYPTION_KEYS", check=fernet_keys)
@@ -208,37 +210,9 @@ TEMPLATES = [
     },
 ]
 
-DATABASES = {
-    "default": {
-        **_database,
-        # Pooled: a request returns its connection when it ends or starts to wait for a provider.
-        "CONN_MAX_AGE": 0,
-        # Checked before each use, so that a restart of the database causes no error.
-        "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {
-            "server_side_binding": True,
-            # From the second time on; the several commands of a migration, which come once, cannot be prepared. An
-            # address can say otherwise.
-            "prepare_threshold": 1,
-            **_database.get("OPTIONS", {}),
-            "connect_timeout": 5,
-            # Detects a server that vanished; libpq by itself waits for a quarter of an hour.
-            "tcp_user_timeout": 15_000,
-            "keepalives_idle": 30,
-            "keepalives_interval": 10,
-            "keepalives_count": 3,
-            "pool": {
-                "min_size": 0,
-                "max_size": 16,
-                "timeout": 5,
-                "max_idle": 60,
-                # Short: the next request tries again. A long one would prolong each outage.
-                "reconnect_timeout": 3,
-                "connection_class": PooledConnection,
-            },
-        },
-    }
-}
+DATABASES = {"default": database(_database, max_size=16, timeout=5)}
+if _replica:
+    DATABASES[REPLICA] = database(_replica, max_size=4, timeout=2)
 
 # Without an address, each process counts by itself.
 CACHES = {"default": {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATION": CACHE_URL}}

@@ -23,6 +23,7 @@ from accounts.models import User
 from accounts.people.operators import actor_of
 from config.console.base import ConsoleAdmin
 from config.db.connections import release_connection
+from config.db.replica import look
 
 Row = TypeVar("Row", bound=Model)
 # Content type by the ending of the file's name.
@@ -90,10 +91,10 @@ class ExportedList(ConsoleAdmin):
             except IncorrectLookupParameters:
                 raise BadRequest from None
             now = timezone.now()
-            chosen = noted(request)
+            seen, chosen = look(now=now), noted(request)
             self.note_export(by=actor_of(request), now=now, target=ending, after=chosen)
-            content = self.export(rows, ending=ending)
-            return file_response(content, name=self.export_name, ending=ending, now=now)
+            content = self.export(rows.using(seen.alias), ending=ending)
+            return file_response(content, name=self.export_name, ending=ending, now=seen.at)
 
         return view
 
@@ -106,7 +107,7 @@ def noted(request: HttpRequest) -> dict[str, Any]:
 def file_response(
     content: Iterable[bytes], *, name: str, ending: str, now: datetime
 ) -> StreamingHttpResponse:
-    """A file to download, with the time in its name."""
+    """A file to download, with the time in its name up to which it knows everything."""
     response = StreamingHttpResponse(content, content_type=FORMATS[ending])
     filename = f"{name}-{now:%Y%m%dT%H%M%S}.{ending}"
     response["Content-Disposition"] = f'attachment; filename="{filename}"'
@@ -115,15 +116,12 @@ def file_response(
 
 
 def pages(rows: QuerySet[Row], *, time: str, page: int = PAGE) -> Iterator[list[Row]]:
-    """Yields rows in pages, the newest first by the column ``time``.
-
-    Omits rows that come during the export, and perhaps rows that are deleted meanwhile.
-    """
+    """Yields rows in pages, the newest first by the column ``time``; perhaps not what comes or goes meanwhile."""
     ordered = rows.order_by(f"-{time}", "-id")
     after: Row | None = None
     while found := list(_older(ordered, after, time)[:page]):
         after = found[-1]
-        release_connection()
+        release_connection(rows.db)
         yield found
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Self, TypeVar
 
 import psycopg
-from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db import DEFAULT_DB_ALIAS, connections
 from psycopg.errors import FeatureNotSupported, InvalidSqlStatementName
 
 # What a server needs beyond its own limit to say that the limit has been reached.
@@ -97,36 +97,75 @@ class PooledConnection(psycopg.Connection[Any]):
     def _give_up(self) -> None:
         """Closes this connection and replaces the idle ones: they share its fate, and the pool would try each."""
         self.close()
-        if pool := _django().pool:
-            pool.drain()
+        for alias in connections:
+            if pool := _django(alias).pool:
+                pool.drain()
 
 
-def release_connection() -> None:
+def release_connection(alias: str = DEFAULT_DB_ALIAS) -> None:
     """Gives this thread's connection back to the pool, unless a transaction is open.
 
     Called before anything that waits for someone else: a provider, storage, a browser.
     """
-    ours = _django()
+    ours = _django(alias)
     if ours.connection is not None and not ours.in_atomic_block:
         ours.close()
 
 
 def close_pool() -> None:
     """Closes every connection of this process, for its end."""
-    connection.close()
-    _django().close_pool()
+    for alias in connections:
+        connections[alias].close()
+        _django(alias).close_pool()
 
 
 def database_now() -> datetime:
     """The time by the database, for what must not depend on one host's clock."""
-    with connection.cursor() as cursor:
-        cursor.callproc("now")
-        row = cursor.fetchone()
-    assert row is not None
-    now: datetime = row[0]
+    now: datetime = called("now")
     return now
 
 
-def _django() -> Any:
+def called(function: str, *arguments: Any, using: str = DEFAULT_DB_ALIAS) -> Any:
+    """What a function of PostgreSQL returns."""
+    with connections[using].cursor() as cursor:
+        cursor.callproc(function, arguments)
+        row = cursor.fetchone()
+    assert row is not None
+    return row[0]
+
+
+def _django(alias: str = DEFAULT_DB_ALIAS) -> Any:
     """This thread's connection by Django, looked up once: its proxy looks it up for every attribute."""
-    return connections[DEFAULT_DB_ALIAS]
+    return connections[alias]
+
+
+def database(address: dict[str, Any], **pool: Any) -> dict[str, Any]:
+    """Django's settings of the database of an address."""
+    return {
+        **address,
+        # Pooled: a request returns its connection when it ends or starts to wait for a provider.
+        "CONN_MAX_AGE": 0,
+        # Checked before each use, so that a restart of the database causes no error.
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {
+            "server_side_binding": True,
+            # From the second time on; the several commands of a migration, which come once, cannot be prepared. An
+            # address can say otherwise.
+            "prepare_threshold": 1,
+            **address.get("OPTIONS", {}),
+            "connect_timeout": 5,
+            # Detects a server that vanished; libpq by itself waits for a quarter of an hour.
+            "tcp_user_timeout": 15_000,
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+            "pool": {
+                "min_size": 0,
+                "max_idle": 60,
+                # Short: the next request tries again. A long one would prolong each outage.
+                "reconnect_timeout": 3,
+                "connection_class": PooledConnection,
+                **pool,
+            },
+        },
+    }

@@ -106,6 +106,11 @@ def database_url(value: str) -> dict[str, Any]:
     return dict(config)
 
 
+@parser
+def replica_url(value: str) -> dict[str, Any] | None:
+    return dict(database_url(value)) if value else None
+
+
 def owner_address(local: Path | None = None) -> str:
     """``DATABASE_OWNER_URL``; empty without one. Only what changes the schema reads it, and is given it.
 

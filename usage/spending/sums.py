@@ -73,13 +73,17 @@ class Course:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which calls: those of a client, a person, a model, a provider or a key; None: of all."""
+    """Which calls: those of a client, a person, a model, a provider or a key; None: of all.
+
+    ``using``: the database that is asked, where not the service's own.
+    """
 
     client_id: UUID | None = None
     user_id: UUID | None = None
     model: str | None = None
     provider: str | None = None
     key_id: UUID | None = None
+    using: str | None = None
 
     def by_day(self, since: date, until: date) -> dict[date, Sums]:
         """The sums of each day that has calls; both ends are included."""
@@ -118,11 +122,14 @@ class Scope:
 
     def daily(self, since: date, until: date) -> QuerySet[DailyUsage]:
         """The rows of daily usage themselves; they know no keys."""
-        return DailyUsage.objects.filter(day__range=(since, until), **self._chosen)
+        return DailyUsage.objects.using(self.using).filter(
+            day__range=(since, until), **self._chosen
+        )
 
     @property
     def _chosen(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        given = asdict(self).items()
+        return {name: value for name, value in given if value is not None and name != "using"}
 
     def _rows(
         self, since: date, until: date, wanted: set[str]
@@ -130,7 +137,7 @@ class Scope:
         """The fewest rows that know what is chosen and wanted, in no order, and their sums in that of ``Sums``."""
         columns = {COLUMNS.get(name, name) for name in wanted} | self._chosen.keys()
         if columns & {"key_id", "labels"}:
-            records = UsageRecord.objects.filter(
+            records = UsageRecord.objects.using(self.using).filter(
                 # Indexes know months.
                 period__range=(since.replace(day=1), until),
                 day__range=(since, until),
@@ -139,10 +146,14 @@ class Scope:
             )
             return records.order_by(), SUMS
         if columns <= set(DayTotal.KEY):
-            totals = DayTotal.objects.filter(day__range=(since, until), **self._chosen)
+            totals = DayTotal.objects.using(self.using).filter(
+                day__range=(since, until), **self._chosen
+            )
             return totals.order_by(), _DAILY
         if columns <= set(MonthTotal.KEY):
-            months = MonthTotal.objects.filter(month__range=(since, until), **self._chosen)
+            months = MonthTotal.objects.using(self.using).filter(
+                month__range=(since, until), **self._chosen
+            )
             return months.order_by(), _DAILY
         return self.daily(since, until).order_by(), _DAILY
 

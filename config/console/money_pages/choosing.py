@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from config.console.base import uuid_in
+from config.db.replica import Look, look
 from usage.periods import Period, midnight
 from usage.spending.sums import GROUPS, Scope
 
@@ -28,11 +29,13 @@ class Chosen:
     by: str
     now: Period
     given: Mapping[str, str]
+    seen: Look
 
     @classmethod
     def of(cls, request: HttpRequest) -> "Chosen":
         given = {name: value.strip() for name, value in request.GET.dict().items() if value.strip()}
-        now = Period.of(timezone.now())
+        at = timezone.now()
+        now, seen = Period.of(at), look(now=at)
         period = given.get("period", "")
         year = first_day(period, len("2026"))
         since = year or first_day(period, len("2026-11")) or now.month
@@ -43,10 +46,11 @@ class Chosen:
             key_id=uuid_in(given.get("key")),
             model=given.get("model"),
             provider=given.get("provider"),
+            using=seen.alias,
         )
         by, first = given.get("by", ""), "person" if scope.client_id else "client"
         by = by if by in GROUPS else first
-        return cls(scope, since, until, year is not None, by, now, given)
+        return cls(scope, since, until, year is not None, by, now, given, seen)
 
     @property
     def is_now(self) -> bool:

@@ -62,7 +62,7 @@ def export(request: HttpRequest, ending: str) -> StreamingHttpResponse:
     clients = dict(Client.objects.values_list("pk", "name"))
     found = ([_row(each, clients) for each in page] for page in pages(rows, time="day"))
     content = lines(EXPORTED, found, ending=ending)
-    return file_response(content, name="daily-usage", ending=ending, now=timezone.now())
+    return file_response(content, name="daily-usage", ending=ending, now=chosen.seen.at)
 
 
 def _row(row: DailyUsage, clients: Mapping[UUID, str]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "tabs": [(f"By {by}", chosen.address(by=by, all=""), by == chosen.by) for by in GROUPS],
         "ranking": ranking_of(chosen, here),
         "unpriced": here.whole.unpriced,
+        "seen": chosen.seen,
         "routes": f"{reverse('admin:llmproxy_route_changelist')}?input_price__isnull=1"
         if request.user.has_perm("llmproxy.view_route")
         else "",
