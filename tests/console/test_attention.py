@@ -244,7 +244,7 @@ def test_a_failed_purge_is_told(world: World, act: Any, now: datetime, settings:
     assert act(item, now=now) == "Purge again"
 
 
-def test_what_to_act_on_comes_first_and_then_the_newest(world: World, now: datetime) -> None:
+def test_findings_to_act_on_come_first_and_then_the_newest(world: World, now: datetime) -> None:
     ShellChannel.objects.update(halted_at=now - HOUR)
     Brake.objects.create(job="expire_grace", licence_ids=[1], clients=2, noticed_at=now)
     found = items(now=now)

@@ -68,7 +68,7 @@ def test_a_model_is_chosen_and_an_unknown_one_is_explained(console: Browser, wor
     assert "none-such is unknown or switched off" in text
 
 
-def test_who_belongs_to_no_client_has_nothing_to_explain(console: Browser, operator: User) -> None:
+def test_a_person_of_no_client_has_nothing_to_explain(console: Browser, operator: User) -> None:
     assert "can call models" not in text_of(console, page(operator, "change"))
     assert console.get(page(operator, "explain")).status_code == 302
 

@@ -179,9 +179,7 @@ def test_an_answer_that_is_lost_is_no_success(webhook: Webhook, now: datetime) -
 
 
 @pytest.mark.usefixtures("_missed")
-def test_what_comes_back_before_its_end_is_told_is_not_over(
-    webhook: Webhook, now: datetime
-) -> None:
+def test_a_finding_back_before_its_end_is_told_is_not_over(webhook: Webhook, now: datetime) -> None:
     tell(now=now)
     work()
     beat(now - HOUR + MINUTE)

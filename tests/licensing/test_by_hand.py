@@ -70,7 +70,7 @@ def test_a_change_that_is_rolled_back_has_none(licence: Licence) -> None:
     assert actions() == []
 
 
-def test_what_rules_change_is_told_once(
+def test_changes_by_rules_are_told_once(
     licence: Licence, plan: Plan, by: Actor, now: datetime
 ) -> None:
     which: dict[str, Any] = {"licence_id": licence.pk, "by": by, "now": now, "reason": "x"}
@@ -82,7 +82,7 @@ def test_what_rules_change_is_told_once(
     assert actions() == ["licence:operator_set", "licence:customer_set", "licence:terms_set"]
 
 
-def test_what_a_rule_has_told_of_one_licence_hides_nothing_of_another(
+def test_a_change_by_a_rule_hides_nothing_of_another_licence(
     licence: Licence, plan: Plan, by: Actor, now: datetime
 ) -> None:
     other = create_client(name="Another", plan=plan, by=by, now=now).licence
@@ -119,7 +119,7 @@ def test_a_client_that_is_deleted_takes_a_changed_licence_with_it(licence: Licen
 
 
 @pytest.mark.parametrize("ends", [{"grace_until": "suspended"}, {"ends_at": "active"}])
-def test_what_an_operator_set_ends_with_the_workers_next_minute(
+def test_operators_decisions_end_with_the_workers_next_minute(
     licence: Licence, by: Actor, now: datetime, ends: dict[str, str]
 ) -> None:
     [(name, then)] = ends.items()

@@ -38,7 +38,7 @@ class TestAskingStripe:
         assert "customer=cus_0" in stripe.asked[0]
 
     @pytest.mark.parametrize("fault", ["500", "401", "429", "garbage", "no list", "cut"])
-    def test_whether_it_answers_at_all_is_one_subscription_of_anybodys(
+    def test_one_subscription_of_anybody_shows_that_it_answers_at_all(
         self, stripe: Stripe, fault: str
     ) -> None:
         answers()

@@ -222,7 +222,7 @@ def test_a_call_that_no_rule_refuses_is_admitted(scene: Scene) -> None:
     admit(caller=caller, request=parse(ASK, stream=False), request_id="x", now=scene.now)
 
 
-def test_what_follows_a_failing_rule_is_looked_at_too(scene: Scene) -> None:
+def test_rules_after_a_failing_one_are_looked_at_too(scene: Scene) -> None:
     suspend(scene)
     stop_model_calls(user_id=scene.user.pk, ends_at=None, **scene.given)
     found = explain(user=_again(scene), now=scene.now, model=MODEL)

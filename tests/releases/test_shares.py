@@ -271,7 +271,7 @@ def test_its_share_keeps_a_release_until_storage_has_it_for_all(
     assert (offered(None), pipeline.stored()[0]) == ("1.1.0", begun.body)
 
 
-def test_what_is_taken_back_is_not_offered_to_anybody(begun: Release, pipeline: Pipeline) -> None:
+def test_a_release_taken_back_is_not_offered_to_anybody(begun: Release, pipeline: Pipeline) -> None:
     before = pipeline.stored()
     channel_control.end_share(**HOW)
     assert {offered(each) for each in SHELLS} == {"1.0.0"}

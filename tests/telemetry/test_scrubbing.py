@@ -135,7 +135,7 @@ def test_the_value_of_a_member_named_secret_goes_whole(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", [True, False, None])
-def test_whether_there_is_one_is_no_secret(value: Any) -> None:
+def test_the_presence_of_a_secret_is_none(value: Any) -> None:
     assert scrubbed({"password": value}) == {"password": value}
 
 

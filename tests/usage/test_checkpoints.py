@@ -46,7 +46,7 @@ class TestNoting:
         assert checkpoint([SoFar(call.record_id, 50, 60, None, P)]) == set()
         assert UsageRecord.objects.values().get() == before
 
-    def test_that_a_call_runs_can_be_noted_without_any_number(self, user: User) -> None:
+    def test_a_running_call_can_be_noted_without_any_number(self, user: User) -> None:
         call = ask(user, ROOMY)
         assert checkpoint([SoFar(call.record_id, None, None, None, P)]) == {call.record_id}
         record = UsageRecord.objects.get()

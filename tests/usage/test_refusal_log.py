@@ -118,7 +118,7 @@ def test_a_refused_sign_in_is_the_persons_or_of_an_address_alone(
     assert "nobody" not in str(vars(unknown))
 
 
-def test_what_concerns_no_persons_work_is_not_noted(api: APIClient, now: datetime) -> None:
+def test_refusals_that_concern_no_persons_work_are_not_noted(api: APIClient, now: datetime) -> None:
     api.get("/v1/nothing-here")
     api.get("/wp-login.php")
     api.get("/v1/license/status")
@@ -264,7 +264,7 @@ def test_a_limit_names_itself_before_there_is_a_person(api: APIClient, db: None)
 
 
 @pytest.mark.django_db
-def test_what_waits_is_written_as_its_process_ends(user: User, now: datetime) -> None:
+def test_waiting_refusals_are_written_as_their_process_ends(user: User, now: datetime) -> None:
     refused(too_many(now), now=now, user=user.pk)
     serving.run(serving.exits)
     assert Refusal.objects.get().user == user

@@ -86,7 +86,7 @@ def test_the_room_of_a_process_is_taken_before_it_writes(tmp_path: Path) -> None
     assert taken >= sum(SIZES.values()) * SMALL
 
 
-def test_what_an_ended_process_has_counted_is_kept_once(tmp_path: Path) -> None:
+def test_counts_of_an_ended_process_are_kept_once(tmp_path: Path) -> None:
     for gone, counts in ((2**22 + 1, 3.0), (2**22 + 2, 4.0)):
         written = metrics_port.MmapedDict(str(tmp_path / f"counter_{gone}.db"))
         written.write_value("key", counts, 0.0)
