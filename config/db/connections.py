@@ -73,6 +73,10 @@ class PooledConnection(psycopg.Connection[Any]):
         except (FeatureNotSupported, InvalidSqlStatementName) as error:
             self._give_up()
             raise StalePlan("a prepared statement no longer fits") from error
+        except psycopg.errors.ReadOnlySqlTransaction as error:
+            # Its server has become a replica, and another one takes the writes.
+            self._give_up()
+            raise psycopg.OperationalError("the server takes no writes") from error
         except psycopg.OperationalError as error:
             # An error without a code is not the server's: the connection is lost or the wait has timed out.
             if error.sqlstate is None or self.closed:

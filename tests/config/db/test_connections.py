@@ -60,6 +60,20 @@ def test_a_frozen_server_is_given_up_and_its_connection_is_closed(server: OwnPos
     assert (problem.code, problem.headers) == ("service_unavailable", {"Retry-After": "5"})
 
 
+def test_a_server_that_takes_no_writes_is_unavailable_and_its_connection_is_closed(
+    server: OwnPostgres,
+) -> None:
+    only = "-c default_transaction_read_only=on"
+    opened = PooledConnection.connect(server.url, options=only, autocommit=True)
+    assert opened.execute("SELECT 1").fetchone() == (1,)
+    with pytest.raises(psycopg.OperationalError) as error:
+        opened.execute("CREATE TABLE anything ()")
+    assert opened.closed
+    problem = problem_of(error.value)
+    assert problem is not None
+    assert problem.code == "service_unavailable"
+
+
 def test_a_transaction_that_is_cut_short_is_not_waited_for_twice(server: OwnPostgres) -> None:
     opened = PooledConnection.connect(server.url, options=SHORT, autocommit=True)
 
