@@ -175,7 +175,7 @@ WAYS: Mapping[str, tuple[str, Callable[..., AbstractContextManager[None]]]] = {
 }
 
 
-def of_cables(name: str, what: str, way: str, *cables: str, seconds: float = 8.0) -> Scenario:
+def of_cables(name: str, what: str, way: str, *cables: str, seconds: float = 12.0) -> Scenario:
     said, breaking = WAYS[way]
 
     def begin(stage: Stage) -> AbstractContextManager[object]:

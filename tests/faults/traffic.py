@@ -93,7 +93,7 @@ class Traffic:
             "refresh": (2.0, self._refresh),
             "console": (3.0, self._console),
             "manifest": (2.0, self._manifest),
-            "publish": (6.0, self._publish),
+            "publish": (2.0, self._publish),
             "reset": (3.0, self._reset),
             "connect": (3.0, self._connect),
         }
