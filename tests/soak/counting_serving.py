@@ -1,0 +1,27 @@
+"""The service's own gunicorn configuration, whose workers write down again and again how many greenlets they have."""
+
+from config.gunicorn import *  # noqa: F403 - it patches first, and every name of it is a setting of gunicorn's
+
+import gc  # isort: skip
+import os  # isort: skip
+from pathlib import Path  # isort: skip
+from time import sleep  # isort: skip
+from typing import Any  # isort: skip
+
+from gevent import Greenlet, spawn  # isort: skip
+
+from config import gunicorn as own  # isort: skip
+
+EVERY_SECONDS = 5.0
+
+
+def post_worker_init(worker: Any) -> None:
+    own.post_worker_init(worker)
+    spawn(_count)
+
+
+def _count() -> None:
+    while True:
+        living = sum(isinstance(each, Greenlet) and not each.dead for each in gc.get_objects())
+        Path(os.environ["GREENLETS"], str(os.getpid())).write_text(str(living))
+        sleep(EVERY_SECONDS)
