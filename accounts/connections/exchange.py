@@ -10,8 +10,8 @@ from authlib.oauth2 import ClientAuth
 
 from config.http.exchange import exchange_once
 
-# For the whole exchange. The lease of a refresh lasts longer.
-MOST_SECONDS = 15.0
+# For the whole exchange: its caller has an answer within 15. The lease of a refresh lasts longer.
+MOST_SECONDS = 12.0
 MOST_BYTES = 64 * 1024
 HEADERS = {
     "Accept": "application/json",
