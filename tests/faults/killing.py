@@ -41,7 +41,7 @@ CHANNEL = CHANNELS[1]
 # For one course; what is left of its steps then is told.
 BUDGET_SECONDS = 60.0
 # A publish has many steps, and tests/served/test_killed_publish.py knows the ones that tell.
-PUBLISH_STEPS = 5
+PUBLISH_STEPS, MAIL_STEPS = 5, 3
 PATIENCE = 90.0
 
 
@@ -263,7 +263,7 @@ def mailing(stage: Stage, traffic: Traffic) -> str:
         return sum(email in mail.to for mail in list(stage.mail.mails))
 
     with jobs(stage) as worker:
-        for step in steps():
+        for step in steps(2 * BUDGET_SECONDS, by=MAIL_STEPS):
             email = next(people)
             with worker.trigger.at(step + 1):
                 reset = Shell(stage.service.url).post("/v1/auth/password/reset", {"email": email})
