@@ -20,6 +20,8 @@ class Watched:
     delay: float
     # What each kind takes on this machine where nothing is ill.
     usual: Mapping[str, float]
+    # Kinds that wait longer than LONGEST, as they are told to.
+    patience: Mapping[str, float]
     # Codes of a 401 that are right by the clock of this scenario.
     expired: frozenset[str]
 
@@ -40,7 +42,7 @@ def _false_suspension(watched: Watched) -> Iterator[str]:
 def _long_wait(watched: Watched) -> Iterator[str]:
     for each in watched.seen:
         own = watched.delay + watched.usual.get(each.kind, 0.0)
-        if each.silence > PATIENT.get(each.kind, LONGEST) + own:
+        if each.silence > watched.patience.get(each.kind, LONGEST) + own:
             yield f"{each.kind}: {each.silence:.1f} s until {each.status} {each.code}"
 
 

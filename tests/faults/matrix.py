@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from config.greenlets import LOWEST_PRIORITY
-from tests.faults.invariants import Watched, broken
+from tests.faults.invariants import PATIENT, Watched, broken
 from tests.faults.scenarios import WELL, Scenario
 from tests.faults.stage import Stage
 from tests.faults.sums import Sums, doubled_mails, faults_of, hurry, is_quiet, sums_of
@@ -115,6 +115,7 @@ def run(stage: Stage, scenario: Scenario, traffic: Traffic) -> Outcome:
         sums=faults,
         delay=outcome.delay,
         usual={**traffic.usual, "login": traffic.usual["login"] + max(hashing)},
+        patience={**PATIENT, **scenario.patience},
         expired=scenario.expired,
     )
     outcome.broken = broken(watched)

@@ -16,13 +16,16 @@ from tests.config.ratelimits.nodes import HOST, running_cluster
 from tests.faults import clock, killing
 from tests.faults.clock import at_hours
 from tests.faults.disk import filled
-from tests.faults.stage import Stage
+from tests.faults.invariants import LONGEST
+from tests.faults.stage import PROVIDER_SECONDS, Stage
 from tests.faults.traffic import Traffic
 from tests.served.cable import Cable
 from tests.tools.postgres import SERVICE
 
 Breaking = Callable[[Stage], AbstractContextManager[object]]
 SLOW_SECONDS = 5.0
+# Whole answers, for which two providers in turn have all of LLM_READ_TIMEOUT.
+WHOLE = dict.fromkeys(("complete", "messages", "responses"), LONGEST + 2 * PROVIDER_SECONDS)
 # What all takes here while nothing is ill.
 WELL = "nothing"
 # Longer than a statement and what it waits for: nobody waits for all of a frozen server.
@@ -44,6 +47,8 @@ class Scenario:
     environ: Callable[[Stage], AbstractContextManager[Mapping[str, str]]] | None = None
     # Codes of a 401 that are right here.
     expired: frozenset[str] = field(default_factory=frozenset)
+    # Kinds that wait longer than others here, and for how long.
+    patience: Mapping[str, float] = field(default_factory=dict)
     # Why it cannot be tried on this stage; empty where it can.
     skipped: Callable[[Stage], str] = lambda _: ""
 
@@ -181,7 +186,13 @@ def of_cables(name: str, what: str, way: str, *cables: str, seconds: float = 12.
     def begin(stage: Stage) -> AbstractContextManager[object]:
         return breaking(*cables, stage=stage)
 
-    return Scenario(name=f"{name}-{way}", how=f"{what} {said}", breaking=begin, seconds=seconds)
+    return Scenario(
+        name=f"{name}-{way}",
+        how=f"{what} {said}",
+        breaking=begin,
+        seconds=seconds,
+        patience=WHOLE if way == "silent" else {},
+    )
 
 
 # --- Redis ---

@@ -48,7 +48,8 @@ BUCKET, OAUTH = "releases", "sheets"
 # The second is for pipelines whose service is killed.
 CHANNELS = ("stable", "mortal")
 # So that a fault of a minute holds a whole call, and a silent provider is given up within one.
-SHORT = {"LLM_READ_TIMEOUT": "8", "LLM_MAX_SECONDS": "40", "NIGHTLY_AT": ""}
+PROVIDER_SECONDS = 8
+SHORT = {"LLM_READ_TIMEOUT": str(PROVIDER_SECONDS), "LLM_MAX_SECONDS": "40", "NIGHTLY_AT": ""}
 AWS = {
     "AWS_ACCESS_KEY_ID": "testing",
     "AWS_SECRET_ACCESS_KEY": "testing",

@@ -55,7 +55,12 @@ def test_a_fault_breaks_nothing_that_may_never_break(
 def test_an_invariant_sees_what_breaks_it(rule: str, seen: Seen) -> None:
     def watched(*each: Seen) -> Watched:
         return Watched(
-            seen=each, sums=(), delay=0.1, usual={}, expired=frozenset({"access_token_expired"})
+            seen=each,
+            sums=(),
+            delay=0.1,
+            usual={},
+            patience={},
+            expired=frozenset({"access_token_expired"}),
         )
 
     assert broken(watched(SEEN)) == {}
@@ -63,7 +68,9 @@ def test_an_invariant_sees_what_breaks_it(rule: str, seen: Seen) -> None:
 
 
 def test_sums_that_differ_break_an_invariant() -> None:
-    watched = Watched(seen=[], sums=["a row is lost"], delay=0.0, usual={}, expired=frozenset())
+    watched = Watched(
+        seen=[], sums=["a row is lost"], delay=0.0, usual={}, patience={}, expired=frozenset()
+    )
     assert broken(watched) == {"no row lost or doubled": ["a row is lost"]}
     assert len(INVARIANTS) == 5
 
