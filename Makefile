@@ -2,7 +2,7 @@
 PYTHON ?= python3
 RUN = exec .venv/bin/python -m tests.tools
 
-.PHONY: run test test-full test-wire test-pythons faults soak bench bench-smoke format lock sbom python
+.PHONY: run test test-full test-wire test-pythons faults soak restore-drill bench bench-smoke format lock sbom python
 
 run: python  ## Start everything and say where it is; Ctrl-C stops it.
 	@$(PYTHON) -m tests.tools.beforehand
@@ -35,6 +35,10 @@ faults: python  ## Breaks what the service needs and writes docs/faults.md in ha
 soak: python  ## Mixed traffic with a fault now and then, and whether anything grows; writes docs/soak.md in 20 minutes, or nothing there for other MINUTES=.
 	@$(PYTHON) -m tests.tools.install bench
 	@$(RUN) with -- .venv/bin/python -m tests.soak --minutes $(or $(MINUTES),20 --docs)
+
+restore-drill: python  ## How long a database of ROWS=1000000 takes to be copied and restored.
+	@$(PYTHON) -m tests.tools.install test
+	@exec .venv/bin/python -m tests.drills.restoring --rows $(or $(ROWS),1000000)
 
 bench: python  ## Measures the service against references; PARTS="status streams" for some, ROUNDS=1 for a quick look.
 	@$(PYTHON) -m tests.tools.install bench

@@ -4,7 +4,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import psycopg
 from django.db import connection, connections, transaction
@@ -19,15 +19,16 @@ Unblock = Callable[[], AbstractContextManager[None]]
 class Database:
     """``url`` is for the tables' owner, ``service_url`` for a role that owns none.
 
-    Inside ``rows()`` models and rules stand on the same database.
+    Inside ``rows()`` models and rules stand on the same database. ``server`` is the address of another server than
+    that of the test run.
     """
 
-    def __init__(self, name: str, unblock: Unblock) -> None:
-        self.url = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}").geturl()
-        parts = urlsplit(self.url)
+    def __init__(self, name: str, unblock: Unblock, *, server: str = "") -> None:
+        parts = urlsplit(server or os.environ["DATABASE_URL"])._replace(path=f"/{name}")
+        self.url = parts.geturl()
         role = f"{SERVICE}@{parts.netloc.rpartition('@')[2]}"
         self.service_url = parts._replace(netloc=role).geturl()
-        self.name = name
+        self.name, self._host = name, unquote(parts.netloc.rpartition("@")[2])
         self._unblock = unblock
 
     @contextmanager
@@ -40,7 +41,7 @@ class Database:
         before = connections["default"]
         with self._unblock():
             own = backend.DatabaseWrapper(
-                {**settings, "NAME": self.name, "OPTIONS": options}, "default"
+                {**settings, "NAME": self.name, "HOST": self._host, "OPTIONS": options}, "default"
             )
             connections["default"] = own
             try:

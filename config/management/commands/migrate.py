@@ -1,0 +1,48 @@
+"""Django's ``migrate``, beside a service that goes on: it gives up a lock that is not free at once, and tries again.
+
+Everybody else who needs the table queues behind a statement that waits for it.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from django.core.management.commands import migrate
+from django.db import OperationalError, connection
+from psycopg.errors import DeadlockDetected, LockNotAvailable
+
+from config.db.connections import limit_lock_waits
+
+# Less than the second after which a server looks for deadlocks: it is the migration that gives way, never a call.
+LOCK_WAIT = "800ms"
+PAUSE_SECONDS = 2.0
+# Some ten minutes: longer than jobs hold a table, shorter than nobody notices.
+ATTEMPTS = 200
+
+
+class Command(migrate.Command):
+    """Migrations that were applied stay; what is tried again is the one that was not."""
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                limit_lock_waits(LOCK_WAIT)
+                with connection.execute_wrapper(_patient_where_nobody_waits):
+                    return super().handle(*args, **options)
+            except OperationalError as error:
+                if not left or not isinstance(error.__cause__, LockNotAvailable | DeadlockDetected):
+                    raise
+            self.stdout.write("\nmigrate: a table is in use; trying again")
+            time.sleep(PAUSE_SECONDS)
+        return None
+
+
+def _patient_where_nobody_waits(execute: Callable[..., Any], sql: str, *given: Any) -> Any:
+    """What is done concurrently stops nobody, and given up it leaves an index that is not valid."""
+    if "CONCURRENTLY" not in sql:
+        return execute(sql, *given)
+    limit_lock_waits("0")
+    try:
+        return execute(sql, *given)
+    finally:
+        limit_lock_waits(LOCK_WAIT)
