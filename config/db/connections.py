@@ -34,7 +34,7 @@ def limit_statements(limits: str) -> None:
 
 def limit_lock_waits(wait: str) -> None:
     """How long the connection of this thread waits for a lock from now on; ``0`` is for ever."""
-    with connection.cursor() as cursor:
+    with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
         cursor.execute("SELECT set_config('lock_timeout', %s, false)", [wait])
 
 
