@@ -32,12 +32,6 @@ def limit_statements(limits: str) -> None:
     os.environ["PGOPTIONS"] = f"{limits} {os.environ.get('PGOPTIONS', '')}".strip()
 
 
-def limit_lock_waits(wait: str) -> None:
-    """How long the connection of this thread waits for a lock from now on; ``0`` is for ever."""
-    with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
-        cursor.execute("SELECT set_config('lock_timeout', %s, false)", [wait])
-
-
 class StalePlan(psycopg.OperationalError):
     """A prepared statement no longer fits: a migration has changed its result, or a pooler has lost it."""
 

@@ -11,7 +11,7 @@ from django.core.management.commands import migrate
 from django.db import OperationalError, connection
 from psycopg.errors import DeadlockDetected, LockNotAvailable
 
-from config.db.connections import limit_lock_waits
+from config.db.connections import called
 
 # Less than the second after which a server looks for deadlocks: it is the migration that gives way, never a call.
 LOCK_WAIT = "800ms"
@@ -26,23 +26,27 @@ class Command(migrate.Command):
     def handle(self, *args: Any, **options: Any) -> None:
         for left in reversed(range(ATTEMPTS)):
             try:
-                limit_lock_waits(LOCK_WAIT)
+                _wait_for_locks(LOCK_WAIT)
                 with connection.execute_wrapper(_patient_where_nobody_waits):
-                    return super().handle(*args, **options)
+                    super().handle(*args, **options)
+                return
             except OperationalError as error:
                 if not left or not isinstance(error.__cause__, LockNotAvailable | DeadlockDetected):
                     raise
             self.stdout.write("\nmigrate: a table is in use; trying again")
             time.sleep(PAUSE_SECONDS)
-        return None
 
 
 def _patient_where_nobody_waits(execute: Callable[..., Any], sql: str, *given: Any) -> Any:
     """What is done concurrently stops nobody, and given up it leaves an index that is not valid."""
     if "CONCURRENTLY" not in sql:
         return execute(sql, *given)
-    limit_lock_waits("0")
+    _wait_for_locks("0")
     try:
         return execute(sql, *given)
     finally:
-        limit_lock_waits(LOCK_WAIT)
+        _wait_for_locks(LOCK_WAIT)
+
+
+def _wait_for_locks(limit: str) -> None:
+    called("set_config", "lock_timeout", limit, False)
