@@ -11,6 +11,7 @@ from django.db import IntegrityError, transaction
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
+from config.console.template_tags import ACTS
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "audit.csv"
@@ -137,6 +138,10 @@ def test_every_act_is_described_and_nothing_else_is() -> None:
     assert missing == {}, "docs/audit.csv needs a row for each of these"
     assert set(known) - set(found) == {BY_TRIGGER}, "no code writes these"
     assert all(known.values())
+
+
+def test_every_act_has_words_for_the_console() -> None:
+    assert list(ACTS) == list(described())
 
 
 @pytest.mark.django_db

@@ -12,7 +12,7 @@ from accounts.connections.disconnecting import ConnectionNotFound, disconnect, d
 from accounts.models import Connection, ConnectionRevocation, User
 from config.console.actions import BulkAction
 from config.console.base import ConsoleAdmin
-from config.console.lists.columns import ChoiceFilter, moment
+from config.console.lists.columns import ChoiceFilter, moment, person
 
 
 class Disconnect(BulkAction):
@@ -54,7 +54,7 @@ class ConnectionState(ChoiceFilter):
 class ConnectionAdmin(ConsoleAdmin):
     row_actions = (Disconnect(),)
     list_display = (
-        "user",
+        person(linked=False),
         "provider",
         "state",
         moment("connected_at"),
@@ -68,7 +68,7 @@ class ConnectionAdmin(ConsoleAdmin):
     uuid_fields = ("user_id",)
     audit_target = "user_id"
     fields = (
-        "user",
+        person(),
         "provider",
         "state",
         "scopes",

@@ -18,7 +18,7 @@ from accounts.models import RefreshToken, Session
 from accounts.models.sessions import live_tokens
 from accounts.sessions.revocation import end_session
 from config.console.actions import BulkAction
-from config.console.lists.columns import ChoiceFilter, moment
+from config.console.lists.columns import ChoiceFilter, moment, person
 
 TOKENS_SHOWN = 20
 
@@ -62,7 +62,7 @@ class SessionAdmin(LargeList):
     change_form_template = "admin/console/session.html"
     list_display = (
         "short_id",
-        "user",
+        person(),
         "device",
         moment("started_at"),
         moment("last_used_at"),
@@ -73,12 +73,12 @@ class SessionAdmin(LargeList):
     list_filter = (SessionState, "ended_by", "started_at")
     link_lookups = ("user__id__exact",)
     list_select_related = ("user",)
-    search_help_text = f"{THEIRS}, how a device begins, or the id of a session or a user."
+    search_help_text = f"{THEIRS}, how a device begins, or the id of a session or a person."
     uuid_fields = ("id", "user_id")
     readonly_fields = ("device",)
     fields = (
         "id",
-        "user",
+        person(),
         "device",
         moment("started_at"),
         "started_from",
@@ -126,7 +126,7 @@ class RefreshTokenAdmin(LargeList):
 
     list_display = (
         "__str__",
-        "user",
+        person(),
         "device_fp",
         moment("issued_at"),
         moment("expires_at"),
@@ -136,7 +136,7 @@ class RefreshTokenAdmin(LargeList):
     list_display_links = None
     list_filter = (TokenState, "issued_at")
     list_select_related = ("user",)
-    search_help_text = f"{THEIRS}, or the id of a user or a session."
+    search_help_text = f"{THEIRS}, or the id of a person or a session."
     uuid_fields = ("user_id", "session_id")
 
     def get_urls(self) -> list[URLPattern]:

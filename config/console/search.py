@@ -23,6 +23,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from accounts.models import AuditEvent, Client, Session, User
 from config.console.action_views import page_of
 from config.console.tables import Column, Link, Row, Table, state_chip
+from config.console.template_tags import act
 from llmproxy.models import LanguageModel, PersonalKey, Provider
 from releases.models import AppVersion, MicroApp, ShellChannel, ShellRelease
 from usage.models import Refusal, UsageRecord
@@ -158,8 +159,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("Audit", AuditEvent,
          lambda term: term.request_id("request_id") | Q(target_id=str(term.ids[0]) if term.is_whole else term.text)
          | term.word("target__istartswith"),
-         "Action, About, By, Time", lambda row: (row.target, row.actor, row.at),
-         name=lambda row: row.action, order=("-at", "-id")),
+         "Activity, By, Time", lambda row: (row.actor, row.at), name=act, order=("-at", "-id")),
 )
 # fmt: on
 

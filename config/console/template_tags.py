@@ -1,8 +1,10 @@
 """Template tags that format instants, numbers and changes."""
 
+import csv
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from django import template
@@ -23,6 +25,10 @@ from config.money import in_dollars
 register = template.Library()
 
 NOTHING = "–"
+# From what percent a share is of a kind, and has a shape.
+SHARES = ((100, "over", "octagon"), (80, "near", "triangle"), (0, "under", ""))
+# The acts of the audit log in words, of their target.
+ACTS = dict(csv.reader(Path(__file__).with_name("acts.csv").read_text().splitlines()))
 ROW_LINK = re.compile(r'(?s)<a href="/admin/(\w+)/(\w+)/[^"]+/change/[^"]*"[^>]*>(.*?)</a>')
 INSTANT = re.compile(r"\A(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z\Z")
 
@@ -177,13 +183,6 @@ def reachable(context: Any, cell: str) -> SafeString:
     return SafeString(ROW_LINK.sub(shown, conditional_escape(cell)))  # nosec B308, B703
 
 
-@register.simple_tag
-def columns(*names: str) -> SafeString:
-    """The head of a table."""
-    cells = format_html_join("", '<th scope="col">{}</th>', ((name,) for name in names))
-    return format_html("<thead><tr>{}</tr></thead>", cells)
-
-
 @register.filter
 def grouped(number: int | None) -> str:
     """A number in groups of three."""
@@ -231,14 +230,8 @@ def share(used: int, cap: int | None) -> SafeString:
     part = percent(used, cap)
     if part is None:
         return SafeString('<span class="share quiet">no cap</span>')
-    kind, shape = (
-        ("over", icon("octagon"))
-        if part >= 100
-        else ("near", icon("triangle"))
-        if part >= 80
-        else ("", "")
-    )
-    return bar(min(100, part), f"{part:,}", kind=kind or "under", shape=shape)
+    _, kind, shape = next(each for each in SHARES if part >= each[0])
+    return bar(min(100, part), f"{part:,}", kind=kind, shape=shape and icon(shape))
 
 
 def bar(width: float, percent: str, *, kind: str = "", shape: str = "") -> SafeString:
@@ -256,6 +249,12 @@ def short_id(identity: object) -> SafeString:
     return format_html(
         '<code class="id" title="{0}" data-copy="{0}">{1}…</code>', identity, str(identity)[:8]
     )
+
+
+@register.filter
+def act(event: Any) -> str:
+    """An event of the audit log in words, after the name of its actor."""
+    return ACTS.get(event.action, f"{event.action} {{}}").format(event.target).strip()
 
 
 @register.filter

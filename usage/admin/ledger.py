@@ -162,7 +162,7 @@ class MonthlyUsageAdmin(LargeList):
     list_filter = (MonthFilter, NearCap)
     list_select_related = ("user",)
     ordering = ("-period", "-pk")
-    search_help_text = f"{THEIRS}, or the id of a user."
+    search_help_text = f"{THEIRS}, or the id of a person."
     uuid_fields = ("user_id",)
     fields = list_display
     readonly_fields = ("month", "of_input", "of_output")

@@ -15,7 +15,7 @@ from accounts.audit import Actor
 from accounts.models import User
 from config.console.actions import Action, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin, uuid_in
-from config.console.lists.columns import ChoiceFilter, moment, tokens, yes_no
+from config.console.lists.columns import ChoiceFilter, moment, person, tokens, yes_no
 from licensing.models import Licence
 from usage.limits import PlanCaps
 from usage.models import Override
@@ -25,7 +25,7 @@ from usage.summaries import summary
 
 
 class OverrideForm(ReasonForm):
-    user = PersonField(help_text="By email.")
+    user = PersonField(label="Person", help_text="By email.")
     monthly_input_tokens = forms.IntegerField(min_value=0, required=False)
     monthly_output_tokens = forms.IntegerField(min_value=0, required=False)
     daily_tokens = forms.IntegerField(
@@ -133,7 +133,7 @@ class OverrideAdmin(ConsoleAdmin):
     row_actions = (EndOverride(),)
     add_action = GrantOverride()
     list_display = (
-        "user",
+        person(linked=False),
         yes_no("is_extra", "addition"),
         tokens("monthly_input_tokens"),
         tokens("monthly_output_tokens"),
@@ -148,4 +148,4 @@ class OverrideAdmin(ConsoleAdmin):
     search_fields = ("user__email", "reason")
     uuid_fields = ("user_id",)
     audit_target = "user_id"
-    fields = list_display
+    fields = (person(), *list_display[1:])

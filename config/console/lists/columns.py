@@ -34,9 +34,9 @@ def identity(field: str, label: str = "") -> Callable[[Any], str]:
     return _column(field, label, lambda value: short_id(value) if value else "")
 
 
-def person(label: str = "person") -> Callable[[Any], str]:
-    """A list column for the person of a row, who has a page."""
-    return _column("user", label, _linked)
+def person(label: str = "person", *, linked: bool = True) -> Callable[[Any], str]:
+    """A list column for the person of a row, who has a page; not linked, it may open the row's."""
+    return _column("user", label, _linked if linked else str)
 
 
 def yes_no(field: str, label: str = "") -> Callable[[Any], str]:

@@ -7,10 +7,12 @@
   const exact = format({ timeStyle: "medium" });
   const day = format({ day: "numeric", month: "short" });
   const dayOfYear = format({ day: "numeric", month: "short", year: "numeric" });
+  const whole = format({ weekday: "long", day: "numeric", month: "long" });
   const now = new Date();
 
   // As ``instant`` writes it on the server, in the operator's own zone.
   const local = (at, form) => {
+    if (form === "whole") return `${whole.format(at)}, ${clock.format(at)}`;
     const date = (at.getFullYear() === now.getFullYear() ? day : dayOfYear).format(at);
     if (at.toDateString() === now.toDateString()) return (form ? exact : clock).format(at);
     return form ? `${date} ${(form === "exact" ? exact : clock).format(at)}` : date;
