@@ -93,7 +93,7 @@ class Provider(Sealed, models.Model):
     class Members(models.TextChoices):
         """The members of requests and answers that pass."""
 
-        LISTED = "listed", "those of the dialect"
+        LISTED = "listed", "known ones only"
         ALL = "all", "all"
 
     class Fetches(models.TextChoices):
@@ -125,7 +125,11 @@ class Provider(Sealed, models.Model):
     )
     api_key = models.BinaryField(null=True, editable=False)
     members = models.CharField(
-        max_length=6, choices=Members, default=Members.LISTED, db_default="listed"
+        "extra request fields",
+        max_length=6,
+        choices=Members,
+        default=Members.LISTED,
+        db_default="listed",
     )
     fetches = models.CharField(
         "fetches images and files by URL",
@@ -183,7 +187,7 @@ class Route(models.Model):
 
         O200K = "o200k_base", "o200k_base (exact for newer models of OpenAI)"
         CL100K = "cl100k_base", "cl100k_base (exact for older models of OpenAI)"
-        FACTOR = "factor", "o200k_base times a factor"
+        FACTOR = "factor", "o200k_base × a factor"
 
     FIRST_FACTOR = Decimal("1.35")
 
@@ -198,7 +202,9 @@ class Route(models.Model):
         blank=True,
         help_text="Where the model answers by this route; none chosen means wherever the dialect does.",
     )
-    tokenizer = models.CharField(max_length=12, choices=Tokenizer, default=Tokenizer.FACTOR)
+    tokenizer = models.CharField(
+        "token estimate", max_length=12, choices=Tokenizer, default=Tokenizer.FACTOR
+    )
     token_factor = models.DecimalField(
         max_digits=4,
         decimal_places=3,

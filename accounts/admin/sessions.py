@@ -75,19 +75,7 @@ class SessionAdmin(LargeList):
     list_select_related = ("user",)
     search_help_text = f"{THEIRS}, how a device begins, or the id of a session or a person."
     uuid_fields = ("id", "user_id")
-    readonly_fields = ("device",)
-    fields = (
-        "id",
-        person(),
-        "device",
-        moment("started_at"),
-        "started_from",
-        moment("last_used_at"),
-        "last_used_from",
-        moment("expires_at"),
-        moment("ended_at"),
-        "ended_by",
-    )
+    fields = ("id",)
 
     def named(self, term: str) -> Q:
         return Q(device_fp__startswith=term)
@@ -103,8 +91,12 @@ class SessionAdmin(LargeList):
     def short_id(self, session: Session) -> str:
         return str(session.pk)[:8]
 
+    def row_name(self, row: Session) -> str:
+        return f"{row.device or 'Unknown device'} of {row.user}"
+
     def page_context(self, request: HttpRequest, row: Session) -> dict[str, Any]:
         return {
+            "is_live": Session.objects.live(at=timezone.now()).filter(pk=row.pk).exists(),
             "tokens": RefreshToken.objects.filter(session=row)[:TOKENS_SHOWN],
             "recent_events": events_about([row.pk, row.user_id]),
         }

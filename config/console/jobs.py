@@ -196,7 +196,7 @@ class JobAdmin(ConsoleAdmin):
     list_filter = (StatusFilter,)
     search_fields = ("task_name",)
     ordering = ("-id",)
-    fields = list_display
+    fields = ("id",)
 
     def row_name(self, row: ProcrastinateJob) -> str:
         # The package's own name for a job spells out its arguments.

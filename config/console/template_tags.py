@@ -101,11 +101,11 @@ def more_menu(buttons: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 @register.inclusion_tag("admin/parts/acts.html", takes_context=True)
-def acts(context: Context, buttons: Iterable[Mapping[str, Any]], activity: str) -> dict[str, Any]:
+def acts(context: Context, buttons: Iterable[Any], activity: str, main: int = 1) -> dict[str, Any]:
     """The acts on a row: the first usual one, or a grave one that is alone, as a button, and the others in *More*."""
     left = more_menu(buttons)
     source = left["usual"] or (left["grave"] if len(left["grave"]) == 1 else [])
-    first, source[:1] = source[:1], []
+    first, source[:main] = source[:main], []
     if context["request"].user.has_perm("accounts.view_auditevent"):
         log = {"url": activity, "label": "Activity"}
         # Alone it needs no menu.

@@ -46,12 +46,10 @@ class SetStatus(Action):
     name = "status"
     label = "Change licence status"
     form_class = StatusForm
+    consequences = "admin/console/licence_status.html"
 
-    def effects(self, target: Licence) -> Iterable[str]:
-        yield f"Now: {target.status}. Billing says: {target.billing_status}."
-        yield "Shells see a change within a minute."
-        yield "Suspending ends running model calls within 15 seconds; signing in and looking up usage still work."
-        yield "Billing never overrides an operator's decision; after its end, billing decides again within a minute."
+    def shown(self, target: Licence, form: Any) -> dict[str, Any]:
+        return {"licence": target}
 
     def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
         return {

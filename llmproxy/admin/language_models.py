@@ -10,16 +10,13 @@ from django.conf import settings
 from django.contrib import admin, messages
 from django.db.models import Count, Min, QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html_join
-from django.utils.safestring import SafeString
 
 from accounts.audit import Actor
 from config.console.actions import Action, Result
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import moment, tokens, yes_no
-from llmproxy.admin.routes import counted_by
+from llmproxy.admin.routes import described
 from llmproxy.catalogue.choosing import as_offered, default_model_warning
 from llmproxy.catalogue.offering import ModelTerms, add_model, change_model, switch_model
 from llmproxy.catalogue.unpriced import unpriced_models, unpriced_warning
@@ -152,8 +149,9 @@ class LanguageModelAdmin(ConsoleAdmin):
     )
     list_filter = ("is_on", "plans")
     search_fields = ("name", "provider_name")
-    fields = (*list_display, "input", "routes", moment("created_at"))
-    readonly_fields = ("context", "input", "plan_names", "routes")
+    change_form_template = "admin/console/model.html"
+    fields = (*list_display[1:5], "input", moment("created_at"))
+    readonly_fields = ("context", "input", "plan_names")
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
@@ -184,17 +182,5 @@ class LanguageModelAdmin(ConsoleAdmin):
     def plan_names(self, model: LanguageModel) -> str:
         return ", ".join(plan.name for plan in model.plans.all()) or "every plan"
 
-    @admin.display
-    def routes(self, model: LanguageModel) -> SafeString:
-        """A line for each route, with the provider's name and how prompts are counted."""
-        routes = [
-            (
-                reverse("admin:llmproxy_route_change", args=[route.pk]),
-                route.provider,
-                route.provider_name,
-                counted_by(route),
-            )
-            for route in model.routes.select_related("provider")
-        ]
-        line = '<a href="{}">{}</a> as {}; token estimate {}'
-        return format_html_join(SafeString("<br>"), line, routes)
+    def page_context(self, request: HttpRequest, row: LanguageModel) -> dict[str, Any]:
+        return {"routes": described(row.routes.all()), "plans": row.plans.all()}

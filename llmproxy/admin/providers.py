@@ -19,6 +19,7 @@ from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import moment, yes_no
 from config.money import in_dollars
+from llmproxy.admin.routes import described
 from llmproxy.catalogue.choosing import members_of
 from llmproxy.catalogue.health import MINUTES, health_of
 from llmproxy.catalogue.limit_names import limit_name
@@ -146,9 +147,12 @@ class SwitchOn(Action):
 class ProviderAdmin(ConsoleAdmin):
     row_actions = (ChangeProvider(), SwitchOff(), SwitchOn())
     add_action = AddProvider()
+    change_form_template = "admin/console/provider.html"
     list_display = ("name", "dialect_label", "address", yes_no("is_on", "on"), "health", "spend")
     fields = (
-        *list_display,
+        "dialect_label",
+        "address",
+        *list_display[4:],
         "has_key",
         "member_names",
         "fetches_shown",
@@ -157,16 +161,11 @@ class ProviderAdmin(ConsoleAdmin):
         "read_timeout",
         moment("created_at"),
     )
-    readonly_fields = (
-        "dialect_label",
-        "address",
-        "health",
-        "spend",
-        "has_key",
-        "member_names",
-        "fetches_shown",
-        "limit_name_shown",
-    )
+    # The values that it works out.
+    readonly_fields = fields[:8]
+
+    def page_context(self, request: HttpRequest, row: Provider) -> dict[str, Any]:
+        return {"routes": described(row.routes.all())}
 
     @admin.display(description="dialect")
     def dialect_label(self, provider: Provider) -> str:

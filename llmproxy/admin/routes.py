@@ -8,6 +8,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from accounts.audit import Actor
@@ -70,7 +71,13 @@ def counted_by(route: Route) -> str:
     if route.tokenizer != Route.Tokenizer.FACTOR:
         return route.get_tokenizer_display()
     by = "set by an operator" if route.factor_is_set else "learned"
-    return f"{route.get_tokenizer_display()} of {route.token_factor}, {by}"
+    return f"{Route.Tokenizer.O200K} × {route.token_factor} ({by})"
+
+
+def described(routes: QuerySet[Route]) -> list[tuple[Route, str, str]]:
+    """Routes with how they count prompts and what they cost, for the pages of models and providers."""
+    found = routes.select_related("model", "provider")
+    return [(route, counted_by(route), priced_at(route)) for route in found]
 
 
 class WayForm(forms.ModelForm):  # type: ignore[type-arg]

@@ -103,16 +103,16 @@ def test_a_models_page_leads_to_its_route_whose_factor_is_set_and_freed(console:
     page = reverse("admin:llmproxy_route_change", args=[route.pk])
     shown = console.get(reverse("admin:llmproxy_languagemodel_change", args=[model.pk]))
     assert page in shown.content.decode()
-    assert "times a factor of 1.350, learned" in shown.content.decode()
+    assert "× 1.350 (learned)" in shown.content.decode()
 
     console.post(f"{page.removesuffix('change/')}factor/", {"factor": "1.5", "reason": "measured"})
-    assert "1.500, set by an operator" in console.get(page).content.decode()
+    assert "1.500 (set by an operator)" in console.get(page).content.decode()
     event = AuditEvent.objects.get(action="route:factor_set")
     assert event.reason == "measured"
     log = console.get(reverse("admin:accounts_auditevent_change", args=[event.pk]))
     assert page in log.content.decode()
     console.post(f"{page.removesuffix('change/')}learn/", {"reason": "enough reports"})
-    assert "1.500, learned" in console.get(page).content.decode()
+    assert "1.500 (learned)" in console.get(page).content.decode()
 
 
 def test_a_route_with_its_models_tokenizer_offers_no_factor(console: Browser) -> None:

@@ -12,7 +12,7 @@ from tests.usage.test_daily import people, use
 from usage.models import UsageRecord
 from usage.periods import Period
 from usage.spending.daily import count_days
-from usage.spending.sums import Scope, Sums, forecast, total
+from usage.spending.sums import Scope, Sums, forecast, spread, total
 
 __all__ = ["people"]
 UNTIL = date(2026, 11, 30)
@@ -95,6 +95,14 @@ class TestAForecast:
     def test_does_not_count_days_before_the_first_use(self) -> None:
         friday = date(2026, 11, 20)
         assert self.expected({friday: 50})[date(2026, 11, 27)] == 50
+
+    def test_is_off_by_how_much_weekdays_differ(self) -> None:
+        period = Period(NOVEMBER, self.today)
+        even = {self.today - timedelta(days=back): 10 for back in range(1, 29)}
+        assert spread(even, period) == 0
+        # Two Mondays are still to come, of variance 25 each.
+        mondays = {self.today - timedelta(weeks=1): 20, self.today - timedelta(weeks=2): 20}
+        assert spread({**even, **mondays}, period) == 7
 
     def test_of_a_new_client_is_nothing(self) -> None:
         found: Any = self.expected({})

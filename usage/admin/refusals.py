@@ -45,14 +45,7 @@ class RefusalAdmin(LargeList):
     list_select_related = ("user",)
     search_help_text = f"{THEIRS}, or a request id, or the id of a person or client."
     uuid_fields = ("user_id", "client_id")
-    fields = (
-        moment("minute"),
-        *list_display,
-        "status",
-        "code",
-        "route",
-        "client_id",
-    )
+    fields = (moment("minute"), *list_display, "status", "code", "route", "client_id")
     readonly_fields = ("who", "left", "reason")
 
     @admin.display(description="person")

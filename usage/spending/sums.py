@@ -6,7 +6,8 @@ Those of keys and labels are sums of the ledger, without attempts that were aban
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
-from statistics import median
+from math import sqrt
+from statistics import median, pvariance
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -56,10 +57,11 @@ def total(rows: Iterable[Sums]) -> Sums:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """The running month: the sums of its days so far, and what each day from today on is still expected to cost."""
+    """The running month: its days so far, what each from today on is expected to cost, and how far off that may be."""
 
     days: Mapping[date, Sums]
     expected: Mapping[date, int]
+    spread: int = 0
 
     @property
     def whole(self) -> Sums:
@@ -162,7 +164,7 @@ def course(sums: Mapping[date, Sums], period: Period) -> Course:
     """The course of this month, by the sums of its days and of four weeks before today."""
     costs = {day: row.cost for day, row in sums.items()}
     here = {day: row for day, row in sums.items() if day >= period.month}
-    return Course(here, forecast(costs, period))
+    return Course(here, forecast(costs, period), spread(costs, period))
 
 
 def forecast(costs: Mapping[date, int], period: Period) -> dict[date, int]:
@@ -170,16 +172,21 @@ def forecast(costs: Mapping[date, int], period: Period) -> dict[date, int]:
 
     Of today that is what goes beyond what it has cost already. Days before the first that cost anything do not count.
     """
-    today = period.day
-    first = min((day for day in costs if today - FOUR_WEEKS <= day < today), default=today)
     expected = {}
-    for day in period.days[today.day - 1 :]:
-        alike = (today - timedelta(days=back) for back in range(1, FOUR_WEEKS.days + 1))
-        seen = [
-            costs.get(each, 0)
-            for each in alike
-            if each >= first and each.weekday() == day.weekday()
-        ]
-        usual = int(median(seen)) if seen else 0
-        expected[day] = max(0, usual - costs.get(day, 0)) if day == today else usual
+    for day in period.days[period.day.day - 1 :]:
+        usual = int(median(_alike(day, costs, period) or [0]))
+        expected[day] = max(0, usual - costs.get(day, 0)) if day == period.day else usual
     return expected
+
+
+def spread(costs: Mapping[date, int], period: Period) -> int:
+    """The standard deviation of what the days still to come have cost in the four weeks before."""
+    seen = [_alike(day, costs, period) for day in period.days[period.day.day - 1 :]]
+    return int(sqrt(sum(pvariance(each) for each in seen if each)))
+
+
+def _alike(day: date, costs: Mapping[date, int], period: Period) -> list[int]:
+    since = period.day - FOUR_WEEKS
+    first = min((each for each in costs if since <= each < period.day), default=period.day)
+    weekday = (day - timedelta(weeks=back) for back in range(9))
+    return [costs.get(each, 0) for each in weekday if first <= each < period.day]

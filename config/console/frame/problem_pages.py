@@ -32,6 +32,7 @@ def problem_page(site: AdminSite, request: HttpRequest, problem: Problem) -> Htt
         "request_id": id_of(request),
         "path": request.path,
         "back": _back(request),
+        "wait": problem.headers.get("Retry-After"),
     }
     # What is refused before sessions are read knows nobody.
     known = problem.status < 500 and hasattr(request, "user") and site.has_permission(request)
@@ -42,8 +43,7 @@ def problem_page(site: AdminSite, request: HttpRequest, problem: Problem) -> Htt
         return response
     if isinstance(problem, PermissionRefused) and problem.detail == problem.default_detail:
         shown |= _refused(request)
-    context = {**site.each_context(request), **shown}
-    page = render_to_string("admin/problem.html", context, request=request)
+    page = render_to_string("admin/problem.html", {**site.each_context(request), **shown}, request)
     return HttpResponse(page, status=problem.status)
 
 

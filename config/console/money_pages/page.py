@@ -94,7 +94,8 @@ def _facts(
     whole, last = here.whole, min(chosen.now.day, chosen.until)
     yield f"Spent to {last.day} {last:%b}", dollars(whole.cost), ""
     if chosen.is_now:
-        yield f"Forecast to {chosen.until.day} {chosen.until:%b}", dollars(here.end), ""
+        off, end = f"± {dollars(here.spread)}", chosen.until
+        yield f"Forecast to {end.day} {end:%b}", dollars(here.end), off
     if not chosen.is_year:
         yield f"{before:%B}, whole", dollars(earlier.cost), ""
     yield (
