@@ -68,7 +68,7 @@ class SetStatus(Action):
             ends_at=ends_at if status != BILLING else None,
             **given,
         )
-        until = f" until {licence.grace_until:%d %B %Y %H:%M} UTC" if licence.grace_until else ""
+        until = f" until {licence.grace_until:%-d %B %Y %H:%M} UTC" if licence.grace_until else ""
         now = {
             Standing.ACTIVE: "is active",
             Standing.GRACE: f"is in its grace period{until}",

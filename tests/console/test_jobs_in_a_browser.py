@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -48,6 +49,15 @@ support: invite people
     fill Emails = ada@acme.test
     press Invite people
     told Invitations on their way: 1
+licensing: import people from a file
+    menu Clients
+    open Acme
+    act Import people
+    give CSV file = email,eve@acme.test
+    press Preview
+    see will be added
+    press Add 1 person
+    told People added: 1
 support: find a person by a part, and by the beginning of an id
     find person-3
     see person-3@acme.test
@@ -73,7 +83,14 @@ licensing: grace, suspend, reactivate
     menu Clients
     open Acme
     act Change licence status
+    tick Grace
+    fill Grace ends (UTC) = 2100-01-01T00:00
+    fill Reason = Pays next month.
+    press Change licence status
+    told is in its grace period until 1 January 2100
+    act Change licence status
     tick Suspended
+    see Running model calls end
     fill Reason = Unpaid.
     press Change licence status
     told is suspended
@@ -141,9 +158,10 @@ licensing: usage by person, client, day and model
     see Money by day
     open By person
     open By model
+    download CSV
     choose Client = Acme
     press Apply
-    see Statements
+    download NDJSON
 release: roll back
     menu Channels
     open beta
@@ -414,6 +432,16 @@ class Worker:
 
     def _fill(self, label: str, text: str) -> None:
         self.page.get_by_role("main").get_by_label(label).first.fill(text)
+
+    def _give(self, label: str, lines: str) -> None:
+        file = lines.replace(",", "\n").encode()
+        given: Any = {"name": "people.csv", "mimeType": "text/csv", "buffer": file}
+        self.page.get_by_role("main").get_by_label(label).set_input_files(given)
+
+    def _download(self, name: str) -> None:
+        with self.page.expect_download() as download:
+            self.page.get_by_role("main").get_by_role("link", name=name, exact=True).first.click()
+        assert Path(download.value.path()).read_text()
 
     def _tick(self, label: str) -> None:
         self.page.get_by_role("main").get_by_label(label).first.check()

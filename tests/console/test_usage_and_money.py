@@ -233,6 +233,15 @@ class TestFiles:
         lines = content(browser.get(PAGE + links["NDJSON"])).splitlines()
         assert [json.loads(line)["name"] for line in lines] == [row["name"] for row in rows]
 
+    def test_of_a_statement_of_all_is_a_line_for_each_client(
+        self, console: Browser, used: dict[str, Any]
+    ) -> None:
+        this = console.get(PAGE).context["statements"].rows[0]
+        rows = csv.DictReader(StringIO(content(console.get(PAGE + this.cells[4][0].href))))
+        found = {row["name"]: int(row["calls"]) for row in rows}
+        assert found == {"Acme": 2, "'=Borealis()": 1}
+        assert sum(found.values()) == this.cells[2]
+
     def test_of_a_month_whose_last_call_still_runs_is_not_final(
         self, console: Browser, used: dict[str, Any]
     ) -> None:

@@ -148,4 +148,4 @@ def _state(user: User, *, is_stopped: bool, now: datetime) -> Chip:
     state = joined(user, now=now)
     if state == "active":
         return Chip("well", "Active")
-    return Chip("stopped" if not user.is_active else "over", state.capitalize())
+    return Chip("over" if user.is_active else "stopped", f"{state[:1].upper()}{state[1:]}")

@@ -1,6 +1,7 @@
 """Files of usage: daily usage with the filters of its page, and clients' statements."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import date
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -20,10 +21,10 @@ from config.console.money_pages.ranking import numbered
 from config.console.tables import Chip, Column, Link, Row, Table
 from config.console.template_tags import dollars
 from config.money import decimal
-from usage.models import DailyUsage, UsageRecord
+from usage.models import DailyUsage, MonthTotal, UsageRecord
 from usage.models.totals import DAILY_SUMS
 from usage.periods import last_months
-from usage.spending.statements import Statement, parts, values
+from usage.spending.statements import NAMES, Line, Statement, parts, values
 from usage.spending.sums import Scope
 
 EXPORT = "usage.usagerecord_export"
@@ -31,19 +32,18 @@ MONTHS_SHOWN = 13
 EXPORTED = ("day", "client_id", "client", "user_id", "person", "model", "provider", *DAILY_SUMS)
 
 
-def statements_of(chosen: Chosen, *, may_export: bool) -> Table | None:
-    """The months of one client."""
+def statements_of(chosen: Chosen, *, may_export: bool) -> Table:
+    """The months of one client, or of all."""
     client = chosen.scope.client_id
-    if client is None:
-        return None
     since = last_months(chosen.now.day, MONTHS_SHOWN)[-1]
     months = Scope(client_id=client).by_month(since, chosen.now.day)
-    running = UsageRecord.objects.open().filter(client_id=client)
+    whose = {"client_id": client} if client else {}
+    running = UsageRecord.objects.open().filter(**whose)
     unsettled = {chosen.now.month, *running.order_by().values_list("period", flat=True)}
     rows = []
     for month, sums in sorted(months.items(), reverse=True):
         is_running = month in unsettled
-        asked = urlencode({"client": client, "month": f"{month:%Y-%m}"})
+        asked = urlencode({"client": client or "all", "month": f"{month:%Y-%m}"})
         files = [Link(each.upper(), f"statement.{each}?{asked}") for each in FORMATS if may_export]
         chip = Chip("running", "Running") if is_running else Chip("well", "Final")
         rows.append(Row([f"{month:%B %Y}", chip, sums.calls, dollars(sums.cost), files]))
@@ -80,22 +80,29 @@ def _row(row: DailyUsage, clients: Mapping[UUID, str]) -> dict[str, Any]:
 
 
 def statement(request: HttpRequest, ending: str) -> StreamingHttpResponse:
-    """Downloads a client's statement of a month."""
+    """Downloads the statement of a month: a client's, or a line for each client."""
     _check(request, ending)
-    client = get_object_or_404(Client, pk=uuid_in(request.GET.get("client")))
-    month = first_day(request.GET.get("month", ""), len("2026-11"))
+    whose, month = (
+        request.GET.get("client"),
+        first_day(request.GET.get("month", ""), len("2026-11")),
+    )
+    client = None if whose == "all" else get_object_or_404(Client, pk=uuid_in(whose))
     if month is None:
         raise Http404
     _note(request, ending)
-    made = Statement(client_id=client.pk, month=month)
-    rows = [
-        {"of": of, "name": line.name, **values(line)}
-        for of, found in (*parts(made), ("total", [made.total()]))
-        for line in found
-    ]
-    content = lines([*rows[0]], [rows], ending=ending)
-    name = f"statement-{month:%Y-%m}-{client.pk}"
+    made = Statement(client_id=client.pk, month=month) if client else None
+    of_all = [*parts(made), ("total", [made.total()])] if made else [("client", _totals(month))]
+    rows = [{"of": of, "name": line.name, **values(line)} for of, found in of_all for line in found]
+    name = f"statement-{month:%Y-%m}-{client.pk if client else 'all'}"
+    content = lines(["of", "name", *NAMES], [rows], ending=ending)
     return file_response(content, name=name, ending=ending, now=timezone.now())
+
+
+def _totals(month: date) -> Iterator[Line]:
+    """What each client's calls of a month come to, by the client's name."""
+    known = MonthTotal.objects.filter(month=month).values("client_id")
+    for client in Client.objects.filter(pk__in=known).order_by("name"):
+        yield Statement(client_id=client.pk, month=month).total()._replace(name=client.name)
 
 
 def _check(request: HttpRequest, ending: str) -> None:

@@ -142,16 +142,9 @@ def _places(chosen: Chosen) -> list[date]:
 
 
 site = cast("Any", admin.site)
+view = site.admin_view
 site.pages += [
-    path("usage-and-money/", site.admin_view(page), name="usage_and_money"),
-    path(
-        "usage-and-money/export.<slug:ending>",
-        site.admin_view(export),
-        name="usage_and_money_export",
-    ),
-    path(
-        "usage-and-money/statement.<slug:ending>",
-        site.admin_view(statement),
-        name="usage_statement",
-    ),
+    path("usage-and-money/", view(page), name="usage_and_money"),
+    path("usage-and-money/export.<slug:ending>", view(export), name="usage_and_money_export"),
+    path("usage-and-money/statement.<slug:ending>", view(statement), name="usage_statement"),
 ]
