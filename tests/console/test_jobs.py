@@ -155,7 +155,7 @@ def test_a_failed_job_is_discarded_with_a_reason_and_asked_about_no_more(
     )
     again = console.post(page(world.job_id, "discard"), {"reason": "Twice."}, follow=True)
     assert "This action is not available" in again.content.decode()
-    assert "cancelled" in console.get(page(world.job_id)).content.decode()
+    assert "Cancelled" in console.get(page(world.job_id)).content.decode()
 
 
 def test_a_discarded_job_is_deleted_after_a_week_and_a_failed_one_is_not(

@@ -14,6 +14,7 @@ from llmproxy.models import LanguageModel, Provider, Route
 from releases.models import MicroApp
 from tests.conftest import Browser
 from tests.console.conftest import World
+from tests.console.test_roles import operator_with
 
 pytestmark = pytest.mark.django_db
 
@@ -172,12 +173,20 @@ def test_the_form_of_an_override_shows_the_present_caps_and_use(
     assert "Used now" not in console.get(page).content.decode()
 
 
-def test_telemetry_names_clients_and_people(console: Browser, world: World) -> None:
+def test_telemetry_names_clients_and_people_to_those_who_may_look_them_up(
+    console: Browser, world: World
+) -> None:
     shown = console.get(reverse("admin:telemetry_event_changelist")).content.decode()
     for name, page in (
         ("Acme", reverse("admin:accounts_client_change", args=[world.client.pk])),
         (world.person.email, reverse("admin:accounts_user_change", args=[world.person.pk])),
     ):
         assert f'<a href="{page}">{name}</a>' in shown
+    release = Browser()
+    release.force_login(operator_with("release"))
+    shown = release.get(reverse("admin:telemetry_event_changelist")).content.decode()
+    assert str(world.person.pk) in shown
+    assert world.person.email not in shown
+    assert "Acme" not in shown
     exported = console.get(reverse("admin:telemetry_event_export_csv"))
     assert str(world.person.pk).encode() in b"".join(exported.streaming_content)  # type: ignore[attr-defined]
