@@ -19,7 +19,7 @@ from accounts.admin.exports import ExportedList, lines, pages
 from accounts.audit import record
 from accounts.models import AuditEvent, Session
 from accounts.models.audit import AUDIT_WORDS
-from config.console.base import uuid_in
+from config.console.base import MOST_SEARCHED, uuid_in
 from config.console.lists.columns import ChoiceFilter, moment
 from config.console.template_tags import changes
 
@@ -28,8 +28,8 @@ RECENT = 2000
 LOG = reverse_lazy("admin:accounts_auditevent_changelist")
 EVENTS_SHOWN = 10
 SESSIONS_LOOKED_AT = 50
-# The characters and words of a search that count.
-MOST_SEARCHED, MOST_WORDS = 200, 10
+# The words of a search that count.
+MOST_WORDS = 10
 # A subject with its colon, or an action.
 EXPORTED = (
     "id", "at", "action", "actor", "actor_id", "target", "target_id", "reason", "before", "after", "address",

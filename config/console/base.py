@@ -27,7 +27,7 @@ from config.console.action_views import ActionAdmin
 from config.console.frame.navigation import label_of
 from config.console.lists.filters import FILTER, RestrictedAdmin, expanded
 
-COUNTED_ROWS = 10_000
+COUNTED_ROWS, MOST_SEARCHED = 10_000, 200  # rows, and characters
 
 
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]
@@ -76,7 +76,7 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
         """Rows that contain a word; a uuid is looked up instead."""
         identity = uuid_in(search_term)
         if identity is None or not self.uuid_fields:
-            return super().get_search_results(request, queryset, search_term)
+            return super().get_search_results(request, queryset, search_term[:MOST_SEARCHED])
         forms = {search_term.strip(), str(identity)}
         texts = (Q(**{f"{field}__in": forms}) for field in self.uuid_text_fields)
         return queryset.filter(reduce(or_, texts, self.uuid_query(identity))), False

@@ -73,6 +73,13 @@ def test_events_are_found_by_how_who_or_what_begins(
         assert set(listed(console, query)) == found, query
 
 
+def test_of_a_search_the_first_words_count(console: Browser, world: World) -> None:
+    assert listed(console, f"q={'acm ' * 10}nobody") == listed(console, "q=acm")
+    assert listed(console, f"q={'acm ' * 5_000}") == listed(console, "q=acm")
+    people = reverse("admin:accounts_user_changelist")
+    assert console.get(people, {"q": "person " * 5_000}).context["cl"].result_count > 0
+
+
 def test_events_of_a_time_are_shown_in_utc(console: Browser, by: Actor, now: datetime) -> None:
     noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
     for number in range(4):
