@@ -98,9 +98,9 @@ def test_the_page_tells_of_licence_people_sessions_usage_and_events(
         "90 %",
         "Invite people",
         "Change plan or apps",
-        "client:created",
-        "licence:operator_set",
-        "override:granted",
+        "added the client Acme",
+        "decided the licence of Acme",
+        "granted person-",
     ):
         assert shown in text, shown
 

@@ -103,7 +103,7 @@ def test_an_override_is_granted_to_somebody_named_by_email(
     person = world.people[5]
     with desk(base_url, operator) as page:
         page.goto(reverse("admin:usage_override_add"))
-        page.get_by_label("User").fill(person.email)
+        page.get_by_label("Person").fill(person.email)
         page.get_by_label("Daily tokens").fill("5")
         page.get_by_label("Until (UTC)").fill("2100-01-01T00:00")
         page.get_by_label("Reason").fill("Quarter end.")
