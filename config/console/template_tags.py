@@ -28,7 +28,7 @@ NOTHING = "–"
 # From what percent a share is of a kind, and has a shape.
 SHARES = ((100, "over", "octagon"), (80, "near", "triangle"), (0, "under", ""))
 # The acts of the audit log in words, of their target.
-ACTS = dict(csv.reader(Path(__file__).with_name("acts.csv").read_text().splitlines()))
+ACTS = dict(csv.reader(Path(__file__).with_name("acts.csv").read_text("utf-8").splitlines()))
 ROW_LINK = re.compile(r'(?s)<a href="/admin/(\w+)/(\w+)/[^"]+/change/[^"]*"[^>]*>(.*?)</a>')
 INSTANT = re.compile(r"\A(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z\Z")
 

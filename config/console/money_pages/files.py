@@ -82,10 +82,8 @@ def _row(row: DailyUsage, clients: Mapping[UUID, str]) -> dict[str, Any]:
 def statement(request: HttpRequest, ending: str) -> StreamingHttpResponse:
     """Downloads the statement of a month: a client's, or a line for each client."""
     _check(request, ending)
-    whose, month = (
-        request.GET.get("client"),
-        first_day(request.GET.get("month", ""), len("2026-11")),
-    )
+    whose = request.GET.get("client")
+    month = first_day(request.GET.get("month", ""), len("2026-11"))
     client = None if whose == "all" else get_object_or_404(Client, pk=uuid_in(whose))
     if month is None:
         raise Http404
