@@ -1,7 +1,7 @@
 """The container image, as far as it can be tried without a container engine.
 
 The folder is filtered as .dockerignore says, and the commands of the Dockerfile run in what is left, beside the
-servers of this test run. `tests/served/test_image.py` builds it. Not tried: a read-only file system.
+servers of this test run. `tests/served/deployed` builds it, and starts all of compose.yaml.
 """
 
 import json
@@ -130,7 +130,7 @@ def test_the_commands_of_the_image_work_on_what_it_holds(image: Path) -> None:
     done = run(["python", "manage.py", "check"], image)
     assert done.returncode == 0, done.stderr
     for service in services().values():
-        if "build" in service and "command" in service:
+        if service.get("command", [])[1:2] == ["manage.py"]:
             done = run([*service["command"], "--help"], image)
             assert done.returncode == 0, done.stderr
 
@@ -175,7 +175,10 @@ def test_every_container_is_watched_or_says_that_it_is_not() -> None:
     for name, service in services().items():
         assert "build" in service or "healthcheck" in service, name
         assert service["restart"] in {"unless-stopped", "no"}, name
-    assert services().keys() == {"web", "worker", "migrate", "roles", "database", "cache"}
+    once = {"migrate", "roles", "bucket", "folder"}
+    assert {name for name, each in services().items() if each["restart"] == "no"} == once
+    lasting = {"proxy", "web", "worker", "database", "cache", "storage"}
+    assert services().keys() == once | lasting
 
 
 def test_every_container_is_confined_and_limited() -> None:
@@ -192,7 +195,7 @@ def test_every_image_may_be_named_by_its_digest() -> None:
     page = (ROOT / "docs" / "examples" / "compose" / "images.env").read_text()
     for name, service in services().items():
         chosen = service["build"]["args"]["PYTHON"] if "build" in service else service["image"]
-        variable = re.fullmatch(r"\$\{([A-Z]+_IMAGE):-[a-z]+:[\w.-]+\}", chosen)
+        variable = re.fullmatch(r"\$\{([A-Z]+_IMAGE):-[a-z/]+:[\w.-]+\}", chosen)
         assert variable, name
         assert f"\n{variable[1]}=" in page
     assert arguments("ARG").removeprefix("PYTHON=") in services()["web"]["build"]["args"]["PYTHON"]
@@ -203,3 +206,32 @@ def test_the_owner_of_the_tables_is_known_to_those_that_need_it_alone() -> None:
     assert knows == {"migrate", "roles"}
     for name in ("web", "worker"):
         assert "roles" in services()[name]["depends_on"]
+
+
+def test_the_proxies_of_compose_and_of_a_host_hold_callers_to_the_same() -> None:
+    examples = ROOT / "docs" / "examples"
+    host, compose = (
+        (examples / folder / "nginx.conf").read_text() for folder in ("hosting", "compose")
+    )
+    directive = re.compile(
+        r"^ *((?:client|limit|proxy|error_page|return 429|location)[^;{]*)", re.MULTILINE
+    )
+    missing = {each.strip() for each in directive.findall(host)} - {
+        each.strip() for each in directive.findall(compose)
+    }
+    # There no request is logged.
+    assert missing == {"location /account/"}
+
+
+def test_the_proxy_is_where_the_others_look_for_it() -> None:
+    examples = ROOT / "docs" / "examples" / "compose"
+    proxy, web = (services()[name]["networks"]["front"] for name in ("proxy", "web"))
+    given = (examples / "service.env").read_text()
+    assert f"\nTRUSTED_PROXIES={proxy['ipv4_address']}\n" in given
+    assert f"server {web['ipv4_address']}:8000;" in (examples / "nginx.conf").read_text()
+    [alias] = proxy["aliases"]
+    name = re.fullmatch(r"\$\{CDN_HOST:-([a-z.]+)\}", alias)
+    assert name
+    assert f"CDN_URL=https://{name[1]}/releases\n" in given
+    assert f"STORAGE_URL=s3://releases?endpoint=https://{name[1]}&" in given
+    assert f"server_name {name[1]};" in (examples / "nginx.conf").read_text()

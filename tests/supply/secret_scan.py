@@ -64,6 +64,7 @@ JUSTIFIED: dict[tuple[str, str], tuple[int, str]] = {
     ("README.md", ADDRESS): (1, "the form of a database's address"),
     ("docs/examples/compose/owner.env", ADDRESS): (1, "an address whose password is an ellipsis"),
     ("docs/examples/compose/service.env", ADDRESS): (1, "an address whose password is an ellipsis"),
+    ("docs/examples/kubernetes/overlays/example/ingress.yaml", WORD): (1, "the name of a Secret"),
     ("accounts/models/sessions.py", WORD): (1, "the reason why a session ended"),
     ("accounts/factors/console_sessions.py", WORD): (1, "the reason why a session ended"),
     ("accounts/typed_codes.py", "Base64 High Entropy String"): (1, "an alphabet"),

@@ -24,8 +24,10 @@ PROGRAMS = {
     "node": "nodejs",
     "npm": "npm",
     "curl": "curl",
-    "buildah": "buildah",
+    "dockerd": "docker.io",
+    "docker-compose": "docker-compose",
     "debootstrap": "debootstrap",
+    "redis-server": "redis-server",
     "WebKitWebDriver": "webkit2gtk-driver",
     "Xvfb": "xvfb",
 }
@@ -57,9 +59,7 @@ def install_from_debian(packages: Sequence[str]) -> None:
     """Unready where there is no Debian, or no right to install."""
     print(f"Installing from Debian: {' '.join(packages)}", flush=True)
     if shutil.which("apt-get") is None:
-        raise Unready(
-            f"Only Debian's packages are known here; install yourself: {' '.join(packages)}"
-        )
+        raise Unready(f"Only Debian's packages are known; install yourself: {' '.join(packages)}")
     _apt("update", "-q")
     _apt("install", "-q", "-y", "--no-install-recommends", *packages)
 

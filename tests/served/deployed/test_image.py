@@ -1,11 +1,8 @@
-"""The journey of a shell, in the image as it is built, run by an ordinary user.
-
-Not tried: a read-only file system and limits of memory and processes, which need more than a chroot.
-"""
+"""The journey of a shell, in the image as it is built: read-only, with limits, run by an ordinary user."""
 
 import json
 import os
-import subprocess
+import signal
 from collections.abc import Iterator
 from functools import partial
 from urllib.parse import quote, unquote, urlsplit
@@ -13,18 +10,17 @@ from urllib.parse import quote, unquote, urlsplit
 import pytest
 
 from tests.served.conftest import Ground
-from tests.served.image import Image, built_image, stop
+from tests.served.deployed.engine import Engine
 from tests.served.service import HOST, UNLIMITED, Service
 from tests.served.test_journey import (
     test_a_shell_signs_in_works_is_locked_out_and_works_again,
     test_a_suspension_ends_running_streams_too,
 )
-from tests.test_dockerfile import arguments, command_of
+from tests.test_dockerfile import arguments, command_of, services
 from tests.tools.children import Program
 from tests.tools.ports import free
 from tests.tools.run import healthy
 from tests.tools.variables import NAMES
-from tests.tools.wire import PATH
 
 # Building takes minutes on a busy machine.
 pytestmark = [pytest.mark.wire, pytest.mark.timeout(1200)]
@@ -35,15 +31,6 @@ __all__ = [
 ]
 SOCKET = ".s.PGSQL.5432"
 DATABASE = "/run/database"
-STOPPED_WITHIN = 60.0
-
-
-@pytest.fixture(scope="module")
-def image() -> Iterator[Image]:
-    if os.geteuid() != 0:
-        pytest.skip("NOT CHECKED: the image. Only root makes its base and builds it here.")
-    with built_image() as image:
-        yield image
 
 
 @pytest.fixture(scope="module")
@@ -72,43 +59,56 @@ def given(ground: Ground) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def mounts(ground: Ground) -> list[str]:
+def container(ground: Ground, image: str, given: dict[str, str]) -> list[str]:
+    """What runs a program in a container that is confined as the web service of compose.yaml is."""
     folder = unquote(urlsplit(ground.database.url).netloc.rpartition("@")[2])
-    return [f"{folder}/{SOCKET}:{DATABASE}/{SOCKET}"]
+    web = services()["web"]
+    confined = [
+        "--read-only",
+        *(f"--cap-drop={each}" for each in web["cap_drop"]),
+        *(f"--security-opt={each}" for each in web["security_opt"]),
+        f"--tmpfs={web['tmpfs']}",
+        f"--memory={web['mem_limit']}",
+        f"--pids-limit={web['pids_limit']}",
+        # Made with the image's owner, and gone with the container.
+        "--volume=/srv/storage",
+    ]
+    variables = [f"--env={name}={value}" for name, value in given.items()]
+    socket = f"--volume={folder}/{SOCKET}:{DATABASE}/{SOCKET}"
+    # Its commands and the test call each other.
+    return ["docker", "run", "--rm", "--network=host", socket, *confined, *variables, image]
 
 
 @pytest.fixture(scope="module")
 def service(
-    ground: Ground, image: Image, given: dict[str, str], mounts: list[str]
+    ground: Ground, engine: Engine, container: list[str], given: dict[str, str]
 ) -> Iterator[Service]:
     program = Program(
         name="the image",
-        command=image.command(*command_of(arguments("CMD")), environ=given, mounts=mounts),
+        command=[*container, *command_of(arguments("CMD"))],
         log=ground.folder / "image.log",
-        environ={**os.environ, "PATH": PATH},
+        environ=engine.environ,
     )
     child = program.start()
     try:
         child.wait_until(partial(healthy, HOST, int(given["PORT"])), seconds=120)
         yield Service(child, given)
-        stop(child.pid)
+        # Docker hands it on.
+        os.kill(child.pid, signal.SIGTERM)
         child.wait_for_success()
     finally:
         child.stop()
 
 
 def test_its_commands_run_as_an_ordinary_user_who_can_change_no_code(
-    image: Image, given: dict[str, str], mounts: list[str]
+    engine: Engine, container: list[str]
 ) -> None:
     script = (
         "import json, os, subprocess, sys\n"
-        "writable = [each for each in ('/', '/srv/service', '/opt/venv', '/srv/storage') "
+        "writable = [each for each in ('/', '/srv/service', '/opt/venv', '/srv/storage', '/tmp') "
         "if os.access(each, os.W_OK)]\n"
         "command = [sys.executable, 'manage.py', 'check', '--database', 'default']\n"
         "print(json.dumps([os.getuid(), writable, subprocess.run(command).returncode]))"
     )
-    command = image.command("python", "-c", script, environ=given, mounts=mounts)
-    environ = {**os.environ, "PATH": PATH}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == [10001, ["/srv/storage"], 0]
+    said = engine.run(*container, "python", "-c", script)
+    assert json.loads(said.splitlines()[-1]) == [10001, ["/srv/storage", "/tmp"], 0]

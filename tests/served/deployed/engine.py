@@ -1,0 +1,108 @@
+"""A container engine of this test run's own: Debian's Docker, with its data in a temporary folder.
+
+It shares this machine's network and changes nothing of it but for the bridges of its own networks.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from tests.served.ledger import eventually
+from tests.tools.children import Child, Program
+from tests.tools.wire import PATH
+
+# Containers reach each other and this machine by their bridges, and nothing else.
+APART = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false")
+STARTED_WITHIN = 60.0
+# Building the image takes minutes on a busy machine.
+PATIENCE = 900
+# A start of everything does, too.
+in_time = partial(eventually, seconds=300)
+
+
+class Engine:
+    """Its commands; a failed one fails the test with what it said."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._socket = folder / "docker.sock"
+        self.environ = {
+            **os.environ,
+            "PATH": PATH,
+            "DOCKER_HOST": f"unix://{self._socket}",
+            # The builder within the engine: the other is a package of its own.
+            "DOCKER_BUILDKIT": "0",
+        }
+
+    def start(self) -> Child:
+        places = [f"--{name}={self.folder / name}" for name in ("data-root", "exec-root")]
+        child = Program(
+            name="Docker",
+            command=[
+                *("dockerd", f"--host=unix://{self._socket}", f"--pidfile={self.folder}/pid"),
+                *(*places, *APART),
+            ],
+            log=self.folder / "dockerd.log",
+            environ=self.environ,
+            patience=60,
+        ).start()
+        child.wait_until(self._answers, seconds=STARTED_WITHIN)
+        return child
+
+    def run(self, *command: str, cwd: Path | None = None, given: str | bytes = "") -> str:
+        """What a command said that must succeed."""
+        done = self.tried(*command, cwd=cwd, given=given)
+        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}"
+        return done.stdout
+
+    def tried(
+        self,
+        *command: str,
+        cwd: Path | None = None,
+        given: str | bytes = "",
+        environ: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            env={**self.environ, **(environ or {})},
+            input=given.encode() if isinstance(given, str) else given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=PATIENCE,
+        )
+        return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode())
+
+    def _answers(self) -> bool:
+        return self.tried("docker", "version").returncode == 0
+
+
+@contextmanager
+def running_engine() -> Iterator[Engine | None]:
+    """None where none can run, and why stands in its log."""
+    if os.geteuid() != 0 or shutil.which("dockerd", path=PATH) is None:
+        yield None
+        return
+    # Not a folder of pytest's, which keeps them: it takes gigabytes.
+    with tempfile.TemporaryDirectory(prefix="shell-engine-") as folder:
+        engine = Engine(Path(folder))
+        child = engine.start()
+        try:
+            yield engine
+        finally:
+            child.stop()
+            _unmount(folder)
+
+
+def _unmount(folder: str) -> None:
+    """What an engine that was killed leaves."""
+    lines = Path("/proc/mounts").read_text().splitlines()
+    for place in reversed([line.split()[1] for line in lines]):
+        if place.startswith(folder):
+            subprocess.run(["umount", "--lazy", place], check=False)
