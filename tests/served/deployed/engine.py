@@ -37,6 +37,7 @@ class Engine:
             "DOCKER_HOST": f"unix://{self._socket}",
             # The builder within the engine: the other is a package of its own.
             "DOCKER_BUILDKIT": "0",
+            "COMPOSE_HTTP_TIMEOUT": str(PATIENCE),
         }
 
     def start(self) -> Child:
