@@ -128,7 +128,8 @@ def _prepared(
     """What executes it once it is prepared and has been planned as often as its first few times."""
     text, values = _numbered(statement, params)
     cursor.execute(f"PREPARE explained AS {text}")
-    execution = f"EXECUTE explained ({', '.join(['%s'] * len(values))})"
+    given = f" ({', '.join(['%s'] * len(values))})" if values else ""
+    execution = f"EXECUTE explained{given}"
     for _ in range(_ASKED_BEFORE):
         cursor.execute(f"EXPLAIN {execution}", values)
     return execution, values
