@@ -29,6 +29,12 @@ if settings.SENTRY_DSN:
 
     reports.start(settings.SENTRY_DSN, settings.VERSION)
 
+if settings.OTLP_ENDPOINT:
+    # Likewise.
+    from config.observability import tracing
+
+    tracing.register()
+
 if settings.METRICS_PORT is not None or settings.WORKER_METRICS_PORT is not None:
     # Likewise.
     from config.management import measuring
@@ -59,11 +65,7 @@ hooks.register(
                 "labels",
             )
         },
-        signed_by_email=(
-            (Brake, "confirmed_by"),
-            (AppChannel, "moved_by"),
-            (AppPin, "pinned_by"),
-        ),
+        signed_by_email=((Brake, "confirmed_by"), (AppChannel, "moved_by"), (AppPin, "pinned_by")),
         unknown_apps=lambda slugs: {*slugs} - set(MicroApp.objects.in_bulk(slugs)),
         encrypted_columns={Provider: ("api_key",)},
     )

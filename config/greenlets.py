@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import Any, ParamSpec, TypeVar
 
 from gevent import Greenlet, GreenletExit, Timeout
@@ -40,10 +41,11 @@ class Task:
 
 
 def spawn(function: Callable[..., None], *args: Any) -> Task:
-    """Starts a function concurrently with the caller, which does not wait for it."""
+    """Starts a function concurrently with the caller, which does not wait for it, and in its context."""
+    run = copy_context().run
     if is_module_patched("threading"):
-        return Task(Greenlet.spawn(_until_killed, function, *args))
-    threading.Thread(target=function, args=args, daemon=True).start()
+        return Task(Greenlet.spawn(run, _until_killed, function, *args))
+    threading.Thread(target=run, args=(function, *args), daemon=True).start()
     return Task(None)
 
 

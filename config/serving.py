@@ -4,6 +4,7 @@ A process without apps, as a reference of the bench, does nothing.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 Hook = Callable[[], object]
 
@@ -15,6 +16,9 @@ grace_over: list[Hook] = []
 worker_started: list[Hook] = []
 # The last before the process exits.
 exits: list[Hook] = []
+# Around the WSGI application, and around each job as middleware of its library.
+around_requests: list[Callable[[Any], Any]] = []
+around_jobs: list[Callable[..., Any]] = []
 
 
 def run(hooks: list[Hook]) -> None:

@@ -120,6 +120,7 @@ NIGHTLY_AT: time | None = env.time_of_day("NIGHTLY_AT", "02:30")
 TELEMETRY_RETENTION_DAYS: int = env.int("TELEMETRY_RETENTION_DAYS", 90, validate=DAYS) or 90
 TELEMETRY_DAILY_MB: int = env.int("TELEMETRY_DAILY_MB", 2048, validate=POSITIVE) or 2048
 SENTRY_DSN: str = env.str("SENTRY_DSN", "", validate=sentry_dsn)
+OTLP_ENDPOINT: str = env.str("OTEL_EXPORTER_OTLP_ENDPOINT", "", validate=address_or_empty)
 
 _combined: dict[str, str] = {
     **issuer_settings.faults(
@@ -362,10 +363,8 @@ EMAIL_BACKEND, EMAIL_FILE_PATH = _email.get("EMAIL_BACKEND", ""), _email.get("EM
 EMAIL_HOST, EMAIL_PORT = _email.get("EMAIL_HOST") or "", _email.get("EMAIL_PORT") or 25
 EMAIL_HOST_USER = _email.get("EMAIL_HOST_USER") or ""
 EMAIL_HOST_PASSWORD = _email.get("EMAIL_HOST_PASSWORD") or ""
-EMAIL_USE_TLS, EMAIL_USE_SSL = (
-    _email.get("EMAIL_USE_TLS", False),
-    _email.get("EMAIL_USE_SSL", False),
-)
+EMAIL_USE_TLS: bool = _email.get("EMAIL_USE_TLS", False)
+EMAIL_USE_SSL: bool = _email.get("EMAIL_USE_SSL", False)
 EMAIL_TIMEOUT = 20
 
 LOGGING = {
@@ -390,5 +389,6 @@ LOGGING = {
         # It logs two lines per page read.
         "stripe": {"level": "WARNING"},
         "django.server": {"handlers": ["nowhere"], "propagate": False},
+        "opentelemetry": {"handlers": ["nowhere"], "propagate": False},
     },
 }

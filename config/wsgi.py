@@ -5,12 +5,15 @@ import os
 from django.core.wsgi import get_wsgi_application
 from django.urls import get_resolver
 
+from config import serving
 from config.middleware.body_limits import with_readable_bodies
 from config.observability import logs
 from llmproxy.prompts import tokenizers
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 application = with_readable_bodies(get_wsgi_application())
+for each in serving.around_requests:
+    application = each(application)
 # Loads every view before the fork, so that workers share the memory and no first request waits.
 _ = get_resolver().url_patterns
 # Likewise: the vocabularies take a second to load and 110 MB.

@@ -47,12 +47,7 @@ class SchemaView(APIView):
     authentication_classes = ()
     permission_classes = (AllowAny,)
     content_negotiation_class = WhateverAccept
-    renderer_classes = (
-        CompactJson,
-        CompactOpenApiJson,
-        OpenApiYamlRenderer2,
-        OpenApiYamlRenderer,
-    )
+    renderer_classes = (CompactJson, CompactOpenApiJson, OpenApiYamlRenderer2, OpenApiYamlRenderer)
 
     def get(self, request: Request) -> HttpResponseBase:
         index = self.renderer_classes.index(type(request.accepted_renderer))

@@ -23,31 +23,15 @@ from procrastinate.exceptions import ConnectorException
 from rest_framework import exceptions
 from rest_framework.settings import api_settings
 
-from config.api.problems import (
-    MAX_FAULTS,
-    Fault,
-    InternalError,
-    InvalidRequest,
-    MalformedRequest,
-    MethodNotAllowed,
-    NotAcceptable,
-    NotAuthenticated,
-    NotFound,
-    PermissionRefused,
-    Problem,
-    RefusedUntil,
-    RequestTooLarge,
-    ServiceUnavailable,
-    UnsupportedMediaType,
-    pointer,
-)
+from config.api import problems
+from config.api.problems import Problem, pointer
 
 THROTTLED_SECONDS = 60
 
 log = logging.getLogger(__name__)
 
 
-class UnknownHost(MalformedRequest):
+class UnknownHost(problems.MalformedRequest):
     default_detail = "The service does not answer under the host name of this request."
 
 
@@ -64,27 +48,27 @@ DATA_REFUSED = (db.DataError, psycopg.DataError)
 READING = ("load_row", "load_rows")
 # The first match decides.
 KINDS: tuple[tuple[tuple[type[BaseException], ...], type[Problem]], ...] = (
-    ((Http404,), NotFound),
-    ((PermissionDenied,), PermissionRefused),
-    ((exceptions.NotAuthenticated, exceptions.AuthenticationFailed), NotAuthenticated),
-    ((RequestDataTooBig,), RequestTooLarge),
+    ((Http404,), problems.NotFound),
+    ((PermissionDenied,), problems.PermissionRefused),
+    ((exceptions.NotAuthenticated, exceptions.AuthenticationFailed), problems.NotAuthenticated),
+    ((RequestDataTooBig,), problems.RequestTooLarge),
     ((DisallowedHost,), UnknownHost),
     (
         (BadRequest, SuspiciousOperation, MultiPartParserError, UnreadablePostError),
-        MalformedRequest,
+        problems.MalformedRequest,
     ),
 )
 BY_STATUS: Mapping[int, type[Problem]] = {
-    400: MalformedRequest,
-    401: NotAuthenticated,
-    403: PermissionRefused,
-    404: NotFound,
-    405: MethodNotAllowed,
-    406: NotAcceptable,
-    413: RequestTooLarge,
-    415: UnsupportedMediaType,
-    500: InternalError,
-    503: ServiceUnavailable,
+    400: problems.MalformedRequest,
+    401: problems.NotAuthenticated,
+    403: problems.PermissionRefused,
+    404: problems.NotFound,
+    405: problems.MethodNotAllowed,
+    406: problems.NotAcceptable,
+    413: problems.RequestTooLarge,
+    415: problems.UnsupportedMediaType,
+    500: problems.InternalError,
+    503: problems.ServiceUnavailable,
 }
 
 
@@ -98,7 +82,7 @@ def problem_of(error: BaseException) -> Problem | None:
     if isinstance(error, DATABASE_AWAY + DATA_REFUSED):
         return _of_database(error)
     if isinstance(error, exceptions.ValidationError):
-        return InvalidRequest(errors=islice(_faults(error.detail), MAX_FAULTS))
+        return problems.InvalidRequest(errors=islice(_faults(error.detail), problems.MAX_FAULTS))
     if isinstance(error, exceptions.Throttled):
         return _throttled(error)
     for kinds, problem in KINDS:
@@ -111,13 +95,13 @@ def problem_of(error: BaseException) -> Problem | None:
 def _of_database(error: BaseException) -> Problem | None:
     if isinstance(error, DATABASE_AWAY):
         log.warning("database_unavailable", exc_info=error)
-        return ServiceUnavailable()
+        return problems.ServiceUnavailable()
     if _raised_while_reading(error):
         # An unreadable value, such as the year 12000, was written by somebody else.
         return None
     # A value that no check has caught, such as a number out of a column's range.
     log.warning("data_refused", exc_info=error)
-    return InvalidRequest("The request has a value that cannot be stored.")
+    return problems.InvalidRequest("The request has a value that cannot be stored.")
 
 
 def _raised_while_reading(error: BaseException) -> bool:
@@ -128,10 +112,10 @@ def _raised_while_reading(error: BaseException) -> bool:
 def _throttled(error: exceptions.Throttled) -> Problem:
     now = timezone.now()
     wait: float = getattr(error, "wait", None) or THROTTLED_SECONDS
-    return RefusedUntil(now=now, until=now + timedelta(seconds=wait))
+    return problems.RefusedUntil(now=now, until=now + timedelta(seconds=wait))
 
 
-def _faults(detail: Any, path: tuple[str | int, ...] = ()) -> Iterator[Fault]:
+def _faults(detail: Any, path: tuple[str | int, ...] = ()) -> Iterator[problems.Fault]:
     """Flattens REST framework's nested details and keeps their codes."""
     if isinstance(detail, Mapping):
         for key, value in detail.items():
@@ -141,4 +125,4 @@ def _faults(detail: Any, path: tuple[str | int, ...] = ()) -> Iterator[Fault]:
         for index, value in enumerate(detail):
             yield from _faults(value, path if isinstance(value, str) else (*path, index))
     else:
-        yield Fault(pointer(path), getattr(detail, "code", None) or "invalid", str(detail))
+        yield problems.Fault(pointer(path), getattr(detail, "code", None) or "invalid", str(detail))

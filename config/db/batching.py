@@ -10,13 +10,7 @@ from time import monotonic
 from typing import Any
 
 import psycopg
-from django.db import (
-    DEFAULT_DB_ALIAS,
-    InterfaceError,
-    OperationalError,
-    connection,
-    connections,
-)
+from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connection, connections
 from psycopg_pool import PoolTimeout
 
 from config import batches

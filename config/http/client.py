@@ -9,8 +9,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -97,6 +97,8 @@ class Attempt:
             raise Abandoned
 
 
+# Each sends a request by calling what it is given; composition registers one or none.
+around: list[Callable[[PreparedRequest, Callable[[], Response]], Response]] = []
 # The attempt that the calling thread or greenlet makes.
 _current = threading.local()
 
@@ -179,7 +181,8 @@ class Client(HTTPAdapter):
     def ask(self, request: PreparedRequest, attempt: Attempt) -> Response:
         """Sends a request and returns its answer, the body unread."""
         _current.attempt = attempt
-        return self.send(request, stream=True, timeout=attempt.limits.first_byte_timeout)
+        send = partial(self.send, request, stream=True, timeout=attempt.limits.first_byte_timeout)
+        return around[0](request, send) if around else send()
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         options = [*HTTPConnection.default_socket_options, *_KEEP_ALIVE]

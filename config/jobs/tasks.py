@@ -3,34 +3,28 @@
 from procrastinate import JobContext
 from procrastinate.manager import JobManager
 
-from config.jobs import mail
-from config.jobs.queue import (
-    URGENT,
-    forget_old,
-    forget_resets,
-    forgive_superseded,
-    periodic,
-    rescue_jobs,
-)
+from config.jobs import mail, queue
 
 __all__ = ["mail"]
 
 
-@periodic("* * * * *", name="queue.rescue", queue="queue", priority=URGENT, pass_context=True)
+@queue.periodic(
+    "* * * * *", name="queue.rescue", queue="queue", priority=queue.URGENT, pass_context=True
+)
 async def rescue(context: JobContext, timestamp: int) -> None:
     """Every minute: queues the jobs of dead workers again."""
     # The worker's own manager would try a failure again for seconds.
-    await rescue_jobs(JobManager(context.app.connector))
+    await queue.rescue_jobs(JobManager(context.app.connector))
 
 
-@periodic("* * * * *", name="queue.tidy", queue="queue")
+@queue.periodic("* * * * *", name="queue.tidy", queue="queue")
 def tidy(timestamp: int) -> None:
     """Every minute: deletes jobs that operators need not see."""
-    forgive_superseded()
-    forget_resets()
+    queue.forgive_superseded()
+    queue.forget_resets()
 
 
-@periodic("17 3 * * *", name="queue.forget", queue="queue", pass_context=True)
+@queue.periodic("17 3 * * *", name="queue.forget", queue="queue", pass_context=True)
 async def forget(context: JobContext, timestamp: int) -> None:
     """Every night: deletes old jobs."""
-    await forget_old(context.app.job_manager)
+    await queue.forget_old(context.app.job_manager)

@@ -36,6 +36,8 @@ class Refused(NamedTuple):
 refused: list[Callable[[Refused], object]] = []
 # Likewise, with route, status and seconds of each request.
 answered: list[Callable[[str, int, float], object]] = []
+# Likewise, with each request as its answer begins.
+begun: list[Callable[[HttpRequest], object]] = []
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 
@@ -44,6 +46,8 @@ log = logging.getLogger(__name__)
 
 def log_when_sent(request: HttpRequest, response: HttpResponseBase, started: float) -> None:
     """Logs a request at once, or a streamed answer when it has ended."""
+    for note in begun:
+        note(request)
     if response.status_code == HTTPStatus.NOT_MODIFIED:
         # Django writes 0; RFC 9110, 8.6 allows the length of the full answer or none.
         del response.headers["Content-Length"]

@@ -1,5 +1,6 @@
 """The metrics of a service that runs: what a scrape tells, what a killed process leaves, and who is woken by what."""
 
+import json
 import os
 import re
 import signal
@@ -10,10 +11,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from subprocess import run
 from time import monotonic, sleep
+from typing import Any
 
 import psycopg
 import pytest
 import requests
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 from procrastinate.contrib.django.models import ProcrastinateJob
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -143,6 +148,26 @@ def test_a_service_without_the_port_has_neither_program_nor_library(service: Ser
         assert "prometheus" not in Path(f"/proc/{each}/maps").read_text()
 
 
+def test_the_dashboard_is_made_of_members_that_grafana_knows() -> None:
+    """Its own library reads them all, down to options and queries, and drops what it does not know."""
+    register_default_plugins()
+    given = json.loads(text_of("dashboard.json"))
+    read = json.loads(JSONEncoder().encode(Dashboard.from_json(given)))
+    assert lost(given, read) == []
+
+
+def lost(given: Any, read: Any, at: str = "") -> list[str]:
+    """What of a document is another or missing in one that was read from it."""
+    if isinstance(given, dict) and isinstance(read, dict):
+        return [
+            each for name in given for each in lost(given[name], read.get(name), f"{at}.{name}")
+        ]
+    if isinstance(given, list) and isinstance(read, list) and len(given) == len(read):
+        pairs = enumerate(zip(given, read, strict=True))
+        return [each for place, pair in pairs for each in lost(*pair, f"{at}[{place}]")]
+    return [] if given == read else [at]
+
+
 def test_each_alert_names_a_row_of_the_docs() -> None:
     found = ALERT.findall((MONITORING / "alerts.yml").read_text())
     assert len(found) == (MONITORING / "alerts.yml").read_text().count("- alert:")
@@ -219,6 +244,9 @@ def test_a_prometheus_wakes_somebody_by_faults_that_happen(
 
         expected = {"ShellProviderFailing", "ShellRefusals", "ShellSignInsRefused"}
         wait_for_alerts(prometheus, expected | {"ShellNightMissed", "ShellJobsFailed"}, misuse)
+        with shell.stream(stand_in("tokens=10")) as stream:
+            assert stream.rest()
+        eventually(lambda: empty_panels(prometheus) == [], seconds=120)
         worker.close()
         service.child.stop()
         wait_for_alerts(prometheus, {"ShellDown", "ShellWorkerDown"})
@@ -286,6 +314,21 @@ def running_prometheus(folder: Path, ports: list[int], stack: ExitStack) -> str:
     child = program.start()
     stack.callback(child.stop)
     return f"http://{address}/api/v1/alerts"
+
+
+def empty_panels(prometheus: str) -> list[str]:
+    """The panels of the dashboard that have nothing to show; each of their expressions must be one."""
+    empty = []
+    for panel in json.loads(text_of("dashboard.json"))["panels"]:
+        found = []
+        for each in panel["targets"]:
+            asked = {"query": each["expr"].replace("$__rate_interval", "1m")}
+            answer = requests.get(prometheus.replace("alerts", "query"), params=asked, timeout=10)
+            assert answer.status_code == 200, answer.text
+            found += answer.json()["data"]["result"]
+        if not found:
+            empty.append(panel["title"])
+    return empty
 
 
 def firing(prometheus: str) -> set[str]:

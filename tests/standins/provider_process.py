@@ -36,7 +36,7 @@ class Provider:
         return report
 
     def last(self) -> dict[str, Any]:
-        """The body and the header names of the last authorised model call."""
+        """The body, the header names and the ``traceparent`` of the last authorised model call."""
         last: dict[str, Any] = self._call("GET", "/__last")
         return last
 

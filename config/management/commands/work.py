@@ -34,14 +34,7 @@ from accounts import forwarding
 from accounts.audit import Actor, record
 from config import serving
 from config.db.connections import release_connection
-from config.jobs.queue import (
-    BACKOFF,
-    DEAD_AFTER_SECONDS,
-    GRACE_SECONDS,
-    LONGEST_NIGHT_SECONDS,
-    NIGHT,
-    rescue_jobs,
-)
+from config.jobs import queue
 from config.observability import logs
 from config.observability.scrubbing import scrubbed
 
@@ -82,7 +75,10 @@ class Command(BaseCommand):
             # The night takes a place for up to hours, and settling must not wait for it.
             log.warning("worker_widened_for_night")
             concurrency = 2
-        asyncio.run(_work(concurrency, longest))
+        try:
+            asyncio.run(_work(concurrency, longest))
+        finally:
+            serving.run(serving.exits)
 
 
 def _at_least_one(text: str) -> int:
@@ -111,7 +107,7 @@ async def _work_while_connected(concurrency: int, longest: int, stop: asyncio.Ev
     with app.replace_connector(connector.get_worker_connector()) as connected:
         async with connected.open_async():
             # A task in config/jobs/tasks.py does the same every minute from now on.
-            await rescue_jobs(connected.job_manager)
+            await queue.rescue_jobs(connected.job_manager)
             connected.job_manager = _PersistentJobManager(connected.connector)
             await _run(connected, concurrency, longest, stop)
 
@@ -123,10 +119,10 @@ async def _run(connected: App, concurrency: int, longest: int, stop: asyncio.Eve
     worker = Worker(
         connected,
         concurrency=concurrency,
-        shutdown_graceful_timeout=GRACE_SECONDS,
-        stalled_worker_timeout=DEAD_AFTER_SECONDS,
+        shutdown_graceful_timeout=queue.GRACE_SECONDS,
+        stalled_worker_timeout=queue.DEAD_AFTER_SECONDS,
         install_signal_handlers=False,
-        task_middleware=[running_jobs],
+        task_middleware=[running_jobs, *serving.around_jobs],
     )
     running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
     reasons = {
@@ -138,7 +134,7 @@ async def _run(connected: App, concurrency: int, longest: int, stop: asyncio.Eve
         each.cancel()
     if not running.done():
         worker.stop()  # type: ignore[no-untyped-call]
-        ended, _ = await asyncio.wait({running}, timeout=GRACE_SECONDS + LEAVING_SECONDS)
+        ended, _ = await asyncio.wait({running}, timeout=queue.GRACE_SECONDS + LEAVING_SECONDS)
         if not ended:
             await _leave(connected, worker, status=0 if stop.is_set() else 1)
     await running
@@ -153,7 +149,7 @@ class _PersistentJobManager(JobManager):
 
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:  # noqa: FBT001 - the library's
         if status == Status.FAILED and job.task_name not in app.tasks:
-            later = BACKOFF.get_retry_decision(exception=TaskNotFound(), job=job)
+            later = queue.BACKOFF.get_retry_decision(exception=TaskNotFound(), job=job)
             if later is not None:
                 await self.retry_job(job, retry_at=later.retry_at)
                 return
@@ -228,7 +224,7 @@ class _RunningJobs:
         """Waits until a job has run for longer than ``seconds``; the night has hours."""
         while True:
             for began, task in tuple(self._begun.values()):
-                most = max(seconds, LONGEST_NIGHT_SECONDS) if task == NIGHT else seconds
+                most = max(seconds, queue.LONGEST_NIGHT_SECONDS) if task == queue.NIGHT else seconds
                 if monotonic() - began > most:
                     log.error("worker_job_hangs", extra={"task": task})
                     return

@@ -79,7 +79,7 @@ class Call:
     """One request and the ways to respond to it."""
 
     def __init__(self, environ: Json, start_response: Callable[..., Any]) -> None:
-        self.environ = environ
+        self.environ, self.trace = environ, environ.get("HTTP_TRACEPARENT")
         self.route = (environ["REQUEST_METHOD"], environ["PATH_INFO"])
         self._socket: socket.socket = environ["standin.socket"]
         self._start = start_response
@@ -194,7 +194,7 @@ class Provider:
     def _complete(self, call: Call, made: type[Answer]) -> None:
         self._authorise(call)
         body = json.loads(call.environ["wsgi.input"].read())
-        self.last = {"body": body, "header_names": call.header_names()}
+        self.last = {"body": body, "header_names": call.header_names(), "trace": call.trace}
         answer = read(body, made)
         work = Work(answer)
         try:
