@@ -18,7 +18,7 @@ from tests.faults.clock import at_hours
 from tests.faults.disk import filled
 from tests.faults.invariants import LONGEST
 from tests.faults.stage import PROVIDER_SECONDS, Stage
-from tests.faults.traffic import Traffic
+from tests.faults.traffic import SIGNED_OUT, Traffic
 from tests.served.cable import Cable
 from tests.tools.postgres import SERVICE
 
@@ -238,7 +238,8 @@ def _without_library(stage: Stage) -> str:
     return "" if clock.library() else "libfaketime is not installed"
 
 
-EXPIRED = frozenset({"access_token_expired"})
+# An hour of a token, and half an hour of a console's session without use.
+EXPIRED = frozenset({"access_token_expired", SIGNED_OUT})
 
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(name=WELL, how="All is well", breaking=lambda _: nullcontext()),

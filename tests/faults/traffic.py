@@ -106,6 +106,7 @@ class Traffic:
         self._batch: list[dict[str, Any]] = []
         self._release: Release | None = None
         self._browser = stage.browser(self.service)
+        self._is_out = False
         self._silence = threading.local()
         self._numbers = iter(range(1, 1_000_000))
 
@@ -235,8 +236,13 @@ class Traffic:
         return _outcome(answer)
 
     def _console(self) -> tuple[int, str]:
+        """Signed out, an operator signs in again."""
+        if self._is_out:
+            self._browser = self.stage.browser(self.service)
+            self._is_out = False
         answer = self._browser.get("/admin/")
         if answer.history:
+            self._is_out = True
             return answer.history[0].status_code, SIGNED_OUT
         return _outcome(answer)
 
