@@ -114,7 +114,7 @@ def run(stage: Stage, scenario: Scenario, traffic: Traffic) -> Outcome:
         seen=traffic.seen,
         sums=faults,
         delay=outcome.delay,
-        usual={**traffic.usual, "login": traffic.usual["login"] + max(hashing)},
+        usual={**traffic.usual, "login": traffic.usual.get("login", 0.0) + max(hashing)},
         patience={**PATIENT, **scenario.patience},
         expired=scenario.expired,
     )
