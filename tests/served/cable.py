@@ -90,8 +90,10 @@ class Cable:
         host = unquote(parts.hostname or "")
         if not host.startswith("/"):
             return socket.create_connection((host, parts.port or 80))
-        far = socket.socket(socket.AF_UNIX)
-        far.connect(f"{host}/.s.PGSQL.5432")
+        with contextlib.ExitStack() as stack:
+            far = stack.enter_context(socket.socket(socket.AF_UNIX))
+            far.connect(f"{host}/.s.PGSQL.5432")
+            stack.pop_all()
         return far
 
     def _pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
