@@ -57,7 +57,9 @@ class Outcome:
 
     @property
     def longest(self) -> float:
-        return max((kind.longest for kind in self.kinds), default=0.0)
+        """Of kinds that may not wait for minutes."""
+        waits = (kind.longest for kind in self.kinds if kind.name not in PATIENT)
+        return max(waits, default=0.0)
 
     @property
     def affected(self) -> list[Kind]:

@@ -34,10 +34,13 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     recovered = [outcome.recovered or 0.0 for outcome in outcomes]
     waits.barh([p + 0.2 for p in places], recovered, 0.38, color=REFUSED)
     waits.axvline(LONGEST, color="black", linewidth=0.8)
-    waits.set_xlabel("seconds: longest wait (blue), until all was well (yellow)", fontsize=8)
+    waits.set_xlabel(
+        "seconds: longest wait but for publishes (blue), until all was well (yellow)", fontsize=8
+    )
     shares.set_yticks(list(places), [outcome.name for outcome in outcomes], fontsize=7)
     shares.invert_yaxis()
     for axes in (shares, waits):
+        axes.margins(y=0.01)
         axes.tick_params(axis="x", labelsize=7)
         axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
-from tests.faults.invariants import INVARIANTS, LONGEST, PATIENT, WAIT, Watched, broken
+from tests.faults.invariants import INVARIANTS, LONGEST, WAIT, Watched, broken
 from tests.faults.matrix import Outcome, run
 from tests.faults.page import told, write
 from tests.faults.scenarios import BY_NAME, SCENARIOS, SHORT
@@ -34,8 +34,7 @@ def test_a_fault_breaks_nothing_that_may_never_break(
     outcome = run(made, BY_NAME[name], traffic)
     # A machine with much other work is slow by itself; `make faults` judges waits beside what it takes.
     assert outcome.broken.keys() <= {WAIT}, told(outcome)
-    longest = max(kind.longest for kind in outcome.kinds if kind.name not in PATIENT)
-    assert longest < 3 * LONGEST, told(outcome)
+    assert outcome.longest < 3 * LONGEST, told(outcome)
     assert outcome.recovered is not None, told(outcome)
     assert outcome.drained is not None, told(outcome)
     write([outcome, Outcome(name="another", how="it", skipped="it is a test")], tmp_path)
