@@ -219,6 +219,9 @@ class AuditEventAdmin(ExportedList):
         either = Q(request_id=term)
         if identity := uuid_in(term):
             either |= Q(actor_id=identity) | Q(target_id=str(identity))
+        elif term.find("@") > 0:
+            # By its words, every event of its domain would be looked at.
+            either |= Q(actor__istartswith=term) | Q(target__istartswith=term)
         elif words := re.findall(r"[^\W_]+", term):
             query = " & ".join(f"{word}:*" for word in words[:MOST_WORDS])
             either |= Q(words=SearchQuery(query, search_type="raw", config="simple"))

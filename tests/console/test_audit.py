@@ -246,6 +246,23 @@ def test_events_are_found_by_words_of_the_reason_and_by_parts_of_names_by_index(
     assert "audit_by_words" in plan
 
 
+def test_an_email_is_found_by_its_beginning_and_never_by_the_words_of_its_domain(
+    console: Browser, by: Actor, now: datetime
+) -> None:
+    anna = Actor(name="anna.keller@ops.test")
+    record("client:renamed", by=anna, now=now, target="Freight")
+    record("user:deleted", by=by, now=now, target="Anna.Keller@ops.test")
+    record("plan:added", by=Actor(name="ops.test@anna.keller"), now=now, target="Starter")
+    for query in ("Anna.Keller@ops.test", "anna.keller@"):
+        assert listed(console, f"q={query}") == ["user:deleted", "client:renamed"], query
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+    begins = Q(actor__istartswith="anna@") | Q(target__istartswith="anna@")
+    plan = AuditEvent.objects.filter(begins | Q(request_id="anna@")).order_by().explain()
+    assert "audit_by_actor_name" in plan
+    assert "audit_by_target_name" in plan
+
+
 def test_auditors_download_the_log_with_its_filters_and_others_do_not(
     console: Browser, operator: User, by: Actor, now: datetime
 ) -> None:
