@@ -1,5 +1,6 @@
 """A container engine and the service's image, once for all tests here."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -9,20 +10,18 @@ from tests.served.deployed.image import build_service
 from tests.tools import Unready
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def engine() -> Iterator[Engine]:
+    if os.geteuid() != 0:
+        pytest.skip("NOT CHECKED: containers. Only root starts an engine for them.")
     try:
         with running_engine() as engine:
-            if engine is None:
-                pytest.skip(
-                    "NOT CHECKED: containers. Only root starts an engine, with Docker installed."
-                )
             yield engine
     except Unready as error:
         pytest.skip(f"NOT CHECKED: containers. No engine starts here: {error}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def image(engine: Engine) -> str:
     """The name of the service's image, as it is built."""
     return build_service(engine)

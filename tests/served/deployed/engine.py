@@ -5,9 +5,10 @@ It shares this machine's network and changes nothing of it but for the bridges o
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -50,29 +51,31 @@ class Engine:
             ],
             log=self.folder / "dockerd.log",
             environ=self.environ,
+            # It ends its containers, which a killed one leaves.
+            orphaned_by=signal.SIGTERM,
             patience=60,
         ).start()
-        child.wait_until(self._answers, seconds=STARTED_WITHIN)
+        try:
+            child.wait_until(self._answers, seconds=STARTED_WITHIN)
+        except BaseException:
+            child.stop()
+            raise
         return child
 
-    def run(self, *command: str, cwd: Path | None = None, given: str | bytes = "") -> str:
+    def run(self, *command: str, cwd: Path | None = None, given: bytes = b"") -> str:
         """What a command said that must succeed."""
         done = self.tried(*command, cwd=cwd, given=given)
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}"
         return done.stdout
 
     def tried(
-        self,
-        *command: str,
-        cwd: Path | None = None,
-        given: str | bytes = "",
-        environ: Mapping[str, str] | None = None,
+        self, *command: str, cwd: Path | None = None, given: bytes = b""
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             command,
             cwd=cwd,
-            env={**self.environ, **(environ or {})},
-            input=given.encode() if isinstance(given, str) else given,
+            env=self.environ,
+            input=given,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             check=False,
@@ -85,11 +88,10 @@ class Engine:
 
 
 @contextmanager
-def running_engine() -> Iterator[Engine | None]:
-    """None where none can run, and why stands in its log."""
-    if os.geteuid() != 0 or shutil.which("dockerd", path=PATH) is None:
-        yield None
-        return
+def running_engine() -> Iterator[Engine]:
+    """Unready where none can run."""
+    installed = shutil.which("dockerd", path=PATH)
+    assert installed, "Docker is not installed; make test-wire installs it"
     # Not a folder of pytest's, which keeps them: it takes gigabytes.
     with tempfile.TemporaryDirectory(prefix="shell-engine-") as folder:
         engine = Engine(Path(folder))
