@@ -21,7 +21,7 @@ from tests.tools.wire import PATH
 APART = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false")
 STARTED_WITHIN = 60.0
 # Building the image takes minutes on a busy machine.
-PATIENCE = 900
+PATIENCE = 1800
 # A start of everything does, too.
 in_time = partial(eventually, seconds=300)
 

@@ -39,7 +39,7 @@ from tests.tools.ports import free
 from tests.tools.variables import for_tests
 
 # Building takes minutes on a busy machine.
-pytestmark = [pytest.mark.wire, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.wire, pytest.mark.timeout(2400)]
 EXAMPLES = ROOT / "docs" / "examples" / "compose"
 COMPOSE = ("docker-compose", "--file", "compose.yaml", "--file", "here.yaml")
 NAME, CDN = "shell.example.com", "cdn.example.com"
@@ -402,10 +402,16 @@ def _here(folder: Path) -> dict[str, Any]:
         "environment": {"PYTHONDONTWRITEBYTECODE": "1"},
         "command": [PYTHON, "-m", "tests.standins.provider", "--port", str(PROVIDER)],
     }
+    # A busy machine takes longer to start a check than a host may.
+    patient = {"healthcheck": {"timeout": "60s", "start_period": "300s"}}
     services = {
-        **{name: dict(ours) for name in ("web", "worker", "bucket")},
+        **{name: dict(ours) for name in ("worker", "bucket")},
+        "web": {**ours, **patient},
         "provider": provider,
-        **{name: {"volumes": programs()} for name in ("proxy", "database", "cache", "storage")},
+        **{
+            name: {"volumes": programs(), **patient}
+            for name in ("proxy", "database", "cache", "storage")
+        },
     }
     return {"services": services}
 

@@ -23,7 +23,7 @@ from tests.tools.run import healthy
 from tests.tools.variables import NAMES
 
 # Building takes minutes on a busy machine.
-pytestmark = [pytest.mark.wire, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.wire, pytest.mark.timeout(2400)]
 # Its tests run here once more, against the service below.
 __all__ = [
     "test_a_shell_signs_in_works_is_locked_out_and_works_again",

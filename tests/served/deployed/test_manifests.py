@@ -17,7 +17,7 @@ from tests.test_kubernetes import SECRET
 from tests.tools.folders import ROOT
 
 # Building takes minutes on a busy machine.
-pytestmark = [pytest.mark.wire, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.wire, pytest.mark.timeout(2400)]
 OVERLAY = ROOT / "docs" / "examples" / "kubernetes" / "overlays" / "example"
 NETWORK = "manifests"
 SOCKET, DATABASE = ".s.PGSQL.5432", "/run/database"

@@ -18,7 +18,7 @@ from tests.tools.run import healthy
 from tests.tools.variables import NAMES
 
 # Building takes minutes on a busy machine.
-pytestmark = [pytest.mark.wire, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.wire, pytest.mark.timeout(2400)]
 UNITS = ROOT / "docs" / "examples" / "systemd"
 SOCKET, DATABASE = ".s.PGSQL.5432", "/opt/database"
 HIGHEST_EXPOSURE = 3.0
