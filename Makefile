@@ -2,7 +2,7 @@
 PYTHON ?= python3
 RUN = exec .venv/bin/python -m tests.tools
 
-.PHONY: run test test-full test-wire test-pythons faults soak restore-drill bench bench-smoke format lock sbom python
+.PHONY: run test test-full test-wire test-pythons faults soak upgrade-drill restore-drill bench bench-smoke format lock sbom python
 
 run: python  ## Start everything and say where it is; Ctrl-C stops it.
 	@$(PYTHON) -m tests.tools.beforehand
@@ -35,6 +35,11 @@ faults: python  ## Breaks what the service needs and writes docs/faults.md in ha
 soak: python  ## Mixed traffic with a fault now and then, and whether anything grows; writes docs/soak.md in 20 minutes, or nothing there for other MINUTES=.
 	@$(PYTHON) -m tests.tools.install bench
 	@$(RUN) with -- .venv/bin/python -m tests.soak --minutes $(or $(MINUTES),20 --docs)
+
+upgrade-drill: python  ## An upgrade from the release before and back, ten restarts, while people call.
+	@$(PYTHON) -m tests.tools.install test
+	@RESTARTS=10 PEOPLE=8 INSTANCES=2 .venv/bin/python -m tests.tools with -- \
+	  .venv/bin/python -m pytest -m full -s tests/drills/test_upgrading.py
 
 restore-drill: python  ## How long a database of ROWS=1000000 takes to be copied and restored.
 	@$(PYTHON) -m tests.tools.install test

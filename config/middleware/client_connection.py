@@ -3,6 +3,7 @@
 gunicorn sends them apart, and most of what sending a small answer costs is to wake the other side.
 """
 
+from errno import EBADF
 from socket import socket
 from typing import Any
 
@@ -30,6 +31,15 @@ class ClientConnection(socket):
         if self._held:
             data, self._held = self._held + data, b""
         super().sendall(data, flags)
+
+    def recv(self, *args: Any) -> bytes:
+        try:
+            return super().recv(*args)
+        except OSError as error:
+            # So gevent wakes who waits here while a stopping worker shuts this side. What has come is still there.
+            if error.errno != EBADF or self.fileno() < 0:
+                raise
+            return super().recv(*args)
 
     def sendfile(self, *args: Any, **options: Any) -> int:
         self.flush()

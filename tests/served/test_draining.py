@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import time
 from contextlib import suppress
 
@@ -12,7 +13,7 @@ from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, eventually, records_of
 from tests.served.people import Person
-from tests.served.service import WORKERS, Service, running_service
+from tests.served.service import HOST, WORKERS, Service, running_service
 from tests.served.shell import DONE, PATIENCE, events, stand_in
 
 
@@ -58,6 +59,17 @@ def test_the_drain_ends_before_the_grace_so_that_calls_are_settled(
     assert record.end == "crashed"
     assert 0 < record.output_tokens < 4_000
     assert_nothing_is_reserved(database, person)
+
+
+def test_an_idle_connection_is_closed_without_an_error(ground: Ground) -> None:
+    with running_service(ground.folder, ground.environ) as service:
+        with socket.create_connection((HOST, service.port), timeout=PATIENCE) as client:
+            client.sendall(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert client.recv(65536).startswith(b"HTTP/1.1 204")
+            os.kill(service.child.pid, signal.SIGTERM)
+            assert client.recv(65536) == b""
+        eventually(lambda: service.child.ended == 0)
+        assert service.errors() == []
 
 
 @pytest.mark.full
