@@ -37,7 +37,7 @@ from tests.tools.ports import free
 MONITORING = ROOT / "docs" / "examples" / "monitoring"
 OPERATING = ROOT / "docs" / "operating.md"
 # Everything that is looked at every few seconds has been looked at.
-SOON = 20.0
+SOON = 60.0
 ALERT = re.compile(r"- alert: (\w+)\n.*?runbook_url: (\S+)\n\s+symptom: \"(.*?)\"", re.DOTALL)
 
 
