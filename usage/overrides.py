@@ -4,7 +4,7 @@ Of several instead of the plan's, only the latest counts; extra allowances add u
 override is never edited: operators grant another one, or end one early.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -105,7 +105,6 @@ def _check(allowance: Allowance, *, ends_at: datetime, reason: str, now: datetim
 
 def _seen(override: Override) -> dict[str, Any]:
     """The representation in the audit log, with the numbers that are set."""
-    names = ("monthly_input_tokens", "monthly_output_tokens", "daily_tokens")
-    numbers = {name: getattr(override, name) for name in names}
+    numbers = {each.name: getattr(override, each.name) for each in fields(Allowance)}
     given = {name: number for name, number in numbers.items() if number is not None}
     return {**given, "ends_at": instant(override.ends_at)}

@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
 from accounts.audit import Actor, check_reason, reason_faults, record
+from accounts.models import User
 from accounts.sessions.revocation import lock_user
 from config.api.problems import Fault, InvalidRequest, Problem, instant
 from usage.models import Stop, UsageRecord
@@ -84,9 +85,10 @@ def end_call(*, record_id: UUID, reason: str, by: Actor, now: datetime) -> bool:
     return True
 
 
-def is_stopped(*, user_id: UUID, now: datetime) -> bool:
-    """Whether a person's model calls are stopped."""
-    return Stop.objects.in_force(at=now).filter(user_id=user_id).exists()
+def stop_of(user: User, *, now: datetime) -> Stop | None:
+    """The stop of a person's model calls, if one is in force."""
+    stop: Stop | None = getattr(user, "model_calls_stop", None)
+    return stop if stop and (stop.ends_at is None or stop.ends_at > now) else None
 
 
 def ended_by_operators(*, record_ids: Iterable[UUID], now: datetime) -> set[UUID]:

@@ -122,12 +122,14 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return [
             {"label": action.label, "destructive": action.destructive, "url": address}
             for action in self.row_actions
-            if (address := self._address(request, action, row))
+            if (address := self.link(request, action.name, row))
         ]
 
     def link(self, request: HttpRequest, name: str, row: Any) -> str:
         """The address of an action on a row; "" if this operator or the row does not allow it."""
-        return self._address(request, self.action(name), row)
+        if not (self.may_take(request, name) and self.available(request, self.action(name), row)):
+            return ""
+        return reverse(f"admin:{self._route(self.action(name))}", args=[row.pk])
 
     def may_take(self, request: HttpRequest, name: str) -> bool:
         """Whether this operator may take an action on some row."""
@@ -339,11 +341,6 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def _list(self) -> str:
         return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
-
-    def _address(self, request: HttpRequest, action: Action, row: Any) -> str:
-        if not (self.may(request, action) and self.available(request, action, row)):
-            return ""
-        return reverse(f"admin:{self._route(action)}", args=[row.pk])
 
 
 def page_of(row: Model) -> str:

@@ -97,33 +97,34 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
         }
         return super().changelist_view(request, own)
 
-    def changeform_view(
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """The page of the action that adds a row."""
+        add = self.add_action
+        if add is None or not self.may(request, add):
+            raise PermissionDenied
+        return self.once(request, lambda: self.action_page(request, add, None), atomic=add.atomic)
+
+    def render_change_form(
         self,
         request: HttpRequest,
-        object_id: str | None = None,
+        context: dict[str, Any],
+        add: bool = False,  # noqa: FBT001, FBT002
+        change: bool = False,  # noqa: FBT001, FBT002
         form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
+        obj: Any = None,
     ) -> HttpResponse:
-        """The page of a row with its actions, or the page that adds one."""
-        if object_id is None:
-            add = self.add_action
-            if add is None or not self.has_add_permission(request):
-                raise PermissionDenied
-            return self.once(
-                request, lambda: self.action_page(request, add, None), atomic=add.atomic
-            )
-        row = self.get_object(request, unquote(object_id))
-        if row is not None and self.has_view_permission(request, row):
-            extra_context = {
-                "title": capfirst(str(self.opts.verbose_name)),
-                "subtitle": self.row_name(row),
-                "row_name": self.row_name(row),
-                "buttons": self.buttons(request, row),
-                "events": self.audit_url(row),
-                **self.page_context(request, row),
-                **(extra_context or {}),
-            }
-        return super().changeform_view(request, object_id, form_url, extra_context)
+        """The page of a row with its actions."""
+        own = {
+            "title": capfirst(str(self.opts.verbose_name)),
+            "subtitle": self.row_name(obj),
+            "row_name": self.row_name(obj),
+            "buttons": self.buttons(request, obj),
+            "events": self.audit_url(obj),
+            **self.page_context(request, obj),
+        }
+        return super().render_change_form(request, context | own, add, change, form_url, obj)
 
     def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
         """The template context of a row's page, beside its fields."""

@@ -15,6 +15,7 @@ from procrastinate.exceptions import UniqueViolation
 
 from accounts.audit import record
 from accounts.models import AuditEvent, User
+from config.console.action_views import page_of
 from config.console.actions import Action, BulkAction, Result, apply_to_each
 from config.console.base import ConsoleAdmin, uuid_in
 from config.console.lists.columns import ChoiceFilter, moment, state
@@ -129,8 +130,9 @@ def causes(jobs: Iterable[ProcrastinateJob]) -> dict[str, AuditEvent]:
     return {event.target_id: event for event in events}
 
 
-def recipients(jobs: Iterable[ProcrastinateJob]) -> dict[int, Link]:
+def recipients(jobs: Iterable[ProcrastinateJob], *, by: HttpRequest) -> dict[int, Link]:
     """Whom each job is for: a person of ours, or the domain of another address. Nothing else of its arguments."""
+    may_see = by.user.has_perm("accounts.view_user")
     named = {}
     for job in jobs:
         to = job.args.get("user_id") or job.args.get("email") or job.args.get("to") or ""
@@ -138,27 +140,25 @@ def recipients(jobs: Iterable[ProcrastinateJob]) -> dict[int, Link]:
     ids = Q(pk__in=[each for each in map(uuid_in, named.values()) if each])
     people = User.objects.filter(ids | Q(email__in=named.values()))
     known = {key: person for person in people for key in (str(person.pk), person.email)}
-    return {key: _recipient(known.get(to), to) for key, to in named.items()}
+    return {key: _recipient(known.get(to), to, may_see=may_see) for key, to in named.items()}
 
 
-def _recipient(person: User | None, to: str) -> Link:
+def _recipient(person: User | None, to: str, *, may_see: bool) -> Link:
     if person:
-        return Link(str(person), reverse("admin:accounts_user_change", args=[person.pk]))
+        return Link(str(person), page_of(person) if may_see else "")
     domain = to.rpartition("@")[2] if "@" in to else ""
     return Link(f"somebody at {domain}" if domain else "", "")
 
 
 def _failed_table(request: HttpRequest) -> Table:
     jobs = list(ProcrastinateJob.objects.filter(status="failed").order_by("-id")[:FAILED_SHOWN])
-    why, whom = causes(jobs), recipients(jobs)
-    may_see = request.user.has_perm("accounts.view_user")
+    why, whom = causes(jobs), recipients(jobs, by=request)
     rows = []
     for job in jobs:
-        event, to = why.get(str(job.pk)), whom[job.pk]
-        page = reverse("admin:procrastinate_procrastinatejob_change", args=[job.pk])
+        event = why.get(str(job.pk))
         cause = event.after["cause"] if event and event.after else "Not noted"
         at = event.at if event else ""
-        rows.append(Row([job.task_name, cause, to if may_see else to._replace(href=""), at], page))
+        rows.append(Row([job.task_name, cause, whom[job.pk], at], page_of(job)))
     columns = [Column("Job"), Column("Cause"), Column("For"), Column("Failed", kind="time")]
     more = f"{reverse('admin:procrastinate_procrastinatejob_changelist')}?status=failed"
     link = Link("All failed jobs", more) if rows else None
@@ -211,8 +211,8 @@ class JobAdmin(ConsoleAdmin):
 
     def page_context(self, request: HttpRequest, row: ProcrastinateJob) -> dict[str, Any]:
         events = ProcrastinateEvent.objects.filter(job=row).order_by("-id")[:EVENTS_SHOWN]
-        to, event = recipients([row])[row.pk], causes([row]).get(str(row.pk))
-        to = to if request.user.has_perm("accounts.view_user") else to._replace(href="")
+        to = recipients([row], by=request)[row.pk]
+        event = causes([row]).get(str(row.pk))
         cause = (event.after or {}).get("cause") if event else None
         return {"job_events": events, "cause": cause, "recipient": to}
 

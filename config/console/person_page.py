@@ -1,7 +1,7 @@
 """A person's page: identity, sessions, usage, and the actions on them."""
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import accumulate
 from typing import Any
 
@@ -10,7 +10,7 @@ from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.contrib.auth.models import Group
 from django.core.exceptions import PermissionDenied
-from django.db.models import Sum
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -39,8 +39,10 @@ from llmproxy.models import LanguageModel, PersonalKey
 from usage.admin.calls import RestartModelCalls, StopModelCalls
 from usage.admin.refusals import in_two_weeks
 from usage.limits import PlanCaps
-from usage.models import Alert, DailyUsage, MonthlyUsage, Override, RunningCall, Stop
+from usage.models import Alert, MonthlyUsage, Override, RunningCall
 from usage.periods import Period
+from usage.spending.sums import Scope, total
+from usage.stops import stop_of
 from usage.summaries import Summary, summary
 
 SESSIONS_SHOWN = 20
@@ -100,10 +102,13 @@ class PersonAdmin(ConsoleAdmin):
     )
     list_filter = (JoinedFilter, "is_staff")
     link_lookups = ("client__id__exact",)
-    list_select_related = ("client",)
     search_fields = ("email", "client__name")
     uuid_fields = ("id", "client_id")
     fields = ("id",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
+        people = super().get_queryset(request)
+        return people.select_related("client__licence__plan", "model_calls_stop")
 
     @admin.display(description="status")
     def joined(self, user: User) -> str:
@@ -168,7 +173,8 @@ class PersonAdmin(ConsoleAdmin):
         shown = list(live.order_by("-last_used_at")[:SESSIONS_SHOWN])
         mark_new_networks(shown, of=row.pk)
         overrides = Override.objects.filter(user=row, starts_at__lte=now, ends_at__gt=now)
-        month = _month(row, now=now)
+        month, period = _month(row, now=now), Period.of(now)
+        costs = Scope(user_id=row.pk).by_day(period.month, period.day)
         return {
             **self._explained(request, row, now=now),
             "live": shown,
@@ -177,15 +183,13 @@ class PersonAdmin(ConsoleAdmin):
             "curve": month and _curve(month),
             "shares": month
             and [("Input", month.input), ("Output", month.output), ("Today", month.day)],
-            "cost": DailyUsage.objects.filter(user=row, day__gte=Period.of(now).month).aggregate(
-                cost=Sum("cost", default=0)
-            )["cost"],
+            "cost": total(costs.values()).cost,
             **in_two_weeks(now=now, lookup="user__id__exact", value=row.pk),
             "overrides": overrides.select_related("user"),
-            "alerts": Alert.objects.filter(user=row, period__gte=Period.of(now).month),
+            "alerts": Alert.objects.filter(user=row, period__gte=period.month),
             "joined": self.joined(row),
             "roles": role_names(row) if row.is_staff else "",
-            "stop": Stop.objects.in_force(at=now).filter(user=row).first(),
+            "stop": stop_of(row, now=now),
             "calls": RunningCall.objects.filter(user=row).select_related("user")[:CALLS_SHOWN],
             "recent_events": events_about(ids_of_person(row.pk)),
         }
@@ -193,7 +197,7 @@ class PersonAdmin(ConsoleAdmin):
 
 def _month(user: User, *, now: datetime) -> Summary | None:
     """This month's usage of a person who belongs to a client."""
-    licence = Licence.objects.select_related("plan").filter(client__users=user).first()
+    licence: Licence | None = getattr(user.client, "licence", None)
     if licence is None:
         return None
     return summary(user_id=user.pk, plan=PlanCaps.of(licence.plan), now=now)
@@ -201,9 +205,8 @@ def _month(user: User, *, now: datetime) -> Summary | None:
 
 def _curve(month: Summary) -> Chart:
     """The input of the month so far, day by day, against its cap."""
-    first, today = month.period.month, month.period.day
     inputs = {each["day"]: each["input"] for each in month.by_day}
-    days = [first + timedelta(days=n) for n in range((month.period.next_month.date() - first).days)]
+    days, today = month.period.days, month.period.day
     sums = accumulate(inputs.get(day, 0) for day in days if day <= today)
     bars = [Bar(f"{day:%-d %b}", total) for day, total in zip(days, sums, strict=False)]
     cap = month.input.cap

@@ -70,12 +70,6 @@ class OwnPassword(PasswordChangeView):
     template_name = "registration/password_change_form.html"
 
     def form_valid(self, form: Any) -> HttpResponse:
-        try:
-            return self._changed(form)
-        except User.DoesNotExist:
-            return redirect_to_login(self.request.get_full_path(), reverse("admin:login"))
-
-    def _changed(self, form: Any) -> HttpResponse:
         user_id, now = form.user.pk, timezone.now()
         try:
             with attempt(*limits_of_holder(user_id=user_id), failing=WrongPassword, now=now):
@@ -86,11 +80,13 @@ class OwnPassword(PasswordChangeView):
                     by=actor_of(self.request),
                     now=now,
                 )
+            form.user.refresh_from_db()
+        except User.DoesNotExist:
+            return redirect_to_login(self.request.get_full_path(), reverse("admin:login"))
         except InvalidRequest as refusal:
             fields = {"/current": "old_password", "/new": "new_password1"}
             for fault in refusal.errors:
                 form.add_error(fields.get(fault.pointer), fault.detail)
             return self.form_invalid(form)
-        form.user.refresh_from_db()
         update_session_auth_hash(self.request, form.user)
         return HttpResponseRedirect(self.get_success_url())

@@ -35,8 +35,8 @@ STATES = {
 }
 
 
-def state_chip(state: str, word: object = "") -> Chip:
-    return Chip(STATES.get(state, "over"), str(word or state.replace("_", " ").capitalize()))
+def state_chip(state: str) -> Chip:
+    return Chip(STATES.get(state, "over"), state.replace("_", " ").capitalize())
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,4 +66,3 @@ class Table:
     # The sentence in place of no rows.
     empty: str = ""
     more: Link | None = None
-    caption: str = ""

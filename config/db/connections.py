@@ -32,6 +32,19 @@ def limit_statements(limits: str) -> None:
     os.environ["PGOPTIONS"] = f"{limits} {os.environ.get('PGOPTIONS', '')}".strip()
 
 
+def plan_for_values(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:  # noqa: FBT001
+    """Has statements planned for their values, by ``execute_wrapper``, instead of once for any values.
+
+    A plan for any values knows no partial index and no rare word, and may read a whole table instead.
+    """
+    on = context["connection"].connection
+    threshold, on.prepare_threshold = on.prepare_threshold, None
+    try:
+        return execute(sql, params, many, context)
+    finally:
+        on.prepare_threshold = threshold
+
+
 class StalePlan(psycopg.OperationalError):
     """A prepared statement no longer fits: a migration has changed its result, or a pooler has lost it."""
 

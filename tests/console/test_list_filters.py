@@ -12,6 +12,7 @@ from django.contrib.admin import ModelAdmin
 from django.contrib.admin.utils import get_fields_from_path
 from django.contrib.auth.models import Group, Permission
 from django.contrib.contenttypes.models import ContentType
+from django.db import connection
 from django.db.models import BinaryField, Model
 from django.test import RequestFactory
 from django.urls import reverse
@@ -26,7 +27,7 @@ from telemetry.models import Event
 from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.console.test_pages import every_page
-from usage.models import Refusal
+from usage.models import Refusal, UsageRecord
 
 pytestmark = pytest.mark.django_db
 
@@ -239,3 +240,19 @@ def test_no_list_is_sorted_or_searched_by_what_is_never_shown(
             assert not [each for each in sorted_by if tells(model, str(each))], (model, place)
         assert not [each for each in page.search_fields if tells(model, each)], model
         assert not [each for each in page.uuid_fields if tells(model, each)], model
+
+
+def test_a_list_is_planned_for_what_is_looked_for(console: Browser, world: World) -> None:
+    """A plan for any values, which PostgreSQL makes of a prepared statement, knows no partial index."""
+
+    def prepared() -> set[str]:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT statement FROM pg_prepared_statements")
+            return {statement for (statement,) in cursor.fetchall()}
+
+    before = prepared()
+    for _ in range(3):
+        response = console.get(f"{address_of(UsageRecord)}?q=nobody")
+        assert response.status_code == 200
+    assert any("django_session" in statement for statement in prepared())
+    assert not any("usage_usagerecord" in statement for statement in prepared() - before)

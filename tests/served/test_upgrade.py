@@ -20,6 +20,7 @@ import jwt
 import psycopg
 import pytest
 import requests
+from django.utils import timezone
 from pytest_django.plugin import DjangoDbBlocker
 
 from accounts.models import AuditEvent, Operator, RefreshToken, User
@@ -32,7 +33,9 @@ from tests.served.corpus import Provider
 from tests.served.database import Database, new_database
 from tests.served.service import Service, manage, running_service
 from tests.served.shell import PATIENCE, Shell
+from tests.usage.test_daily import counted, ledger
 from usage.models import UsageRecord
+from usage.spending.daily import count_days
 from usage.spending.statements import attempts_of
 
 pytestmark = pytest.mark.full
@@ -204,6 +207,17 @@ def test_the_ledger_of_the_latest_release_is_kept_with_its_left_attempt(latest: 
     with latest.database.rows():
         newest = UsageRecord.objects.order_by("-opened_at")[0]
         assert (newest.state, newest.abandoned, newest.is_implausible) == ("settled", None, False)
+
+
+@pytest.mark.parametrize("release", ["upgraded", "latest"])
+def test_daily_usage_is_the_ledger_of_the_release_before(
+    release: str, request: pytest.FixtureRequest
+) -> None:
+    found: Upgraded = request.getfixturevalue(release)
+    with found.database.rows():
+        count_days(now=timezone.now())
+        assert ledger()
+        assert counted() == ledger()
 
 
 def test_a_provider_of_the_latest_release_fetches_on_where_it_is_public(latest: Upgraded) -> None:

@@ -1,11 +1,11 @@
-"""What the tables of usage keep out whoever writes to them."""
+"""What the tables of usage keep out whoever writes to them, and how the ledger is read."""
 
 import pytest
-from django.db import IntegrityError, models, transaction
+from django.db import IntegrityError, connection, models, transaction
 
 from accounts.models import User
 from tests.usage.test_caps import NOON, ROOMY, ask, done
-from usage.models import MonthlyUsage, UsageRecord
+from usage.models import MonthlyUsage, RunningCall, UsageRecord
 
 
 def _numbers(model: type[models.Model]) -> list[str]:
@@ -43,3 +43,25 @@ class TestNumbers:
         done(ask(user, ROOMY), prompt=1, output=2)
         MonthlyUsage.objects.update(input_cap=None, output_cap=None)
         assert UsageRecord.objects.filter(checkpoint_input=None, input_tokens=1).exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("rows", "index"),
+    [
+        (UsageRecord.objects.abandoned(at=NOON), "usage_open_by_expiry"),
+        (RunningCall.objects.filter(expires_at__gt=NOON), "usage_open_by_expiry"),
+        (UsageRecord.objects.left().filter(period=NOON.date()), "usage_left_by_month"),
+    ],
+)
+def test_a_prepared_query_of_few_calls_reads_their_index_and_not_the_ledger(
+    rows: models.QuerySet[UsageRecord], index: str
+) -> None:
+    query, values = rows.order_by().query.sql_with_params()
+    for place in range(len(values)):
+        query = query.replace("%s", f"${place + 1}", 1)
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute(f"EXPLAIN (GENERIC_PLAN) {query}")
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert f" {index} " in plan, plan

@@ -21,9 +21,9 @@ from usage.stops import (
     ModelCallsStopped,
     end_call,
     ended_by_operators,
-    is_stopped,
     restart_model_calls,
     stop_model_calls,
+    stop_of,
 )
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -110,7 +110,7 @@ class TestStopping:
         stop(user, by, ends_at=NOW + HOUR)
         stop(user, by)
         assert Stop.objects.get().ends_at is None
-        assert is_stopped(user_id=user.pk, now=NOW + 100 * HOUR)
+        assert stop_of(user, now=NOW + 100 * HOUR)
         again = AuditEvent.objects.filter(action="user:model_calls_stopped").order_by("id")[1]
         assert again.before == {"model_calls": "stopped", "until": "2026-11-20T13:00:00Z"}
 
@@ -151,7 +151,7 @@ class TestStopping:
         stop(user, by)
         with pytest.raises(InvalidRequest):
             restart_model_calls(user_id=user.pk, reason="", by=by, now=NOW)
-        assert is_stopped(user_id=user.pk, now=NOW)
+        assert stop_of(user, now=NOW)
 
     @pytest.mark.parametrize("broken", [{"reason": ""}, {"ends_at": NOW}])
     def test_the_database_holds_reason_and_end(self, user: User, broken: dict[str, Any]) -> None:

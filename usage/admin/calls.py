@@ -17,7 +17,7 @@ from config.console.lists.columns import act, person, tokens
 from config.console.template_tags import cell, instant
 from usage.admin.call_story import state_of, told
 from usage.models import RunningCall
-from usage.stops import end_call, is_stopped, restart_model_calls, stop_model_calls
+from usage.stops import end_call, restart_model_calls, stop_model_calls, stop_of
 
 
 class StopForm(ReasonForm):
@@ -35,7 +35,7 @@ class StopModelCalls(PersonAction, BulkAction):
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
         calls = target.client_id is not None and super().available(target, by=by)
-        return calls and not is_stopped(user_id=target.pk, now=timezone.now())
+        return calls and not stop_of(target, now=timezone.now())
 
     def effects(self, target: User | None) -> Iterable[str]:
         yield "New model calls are refused at once (model_calls_stopped); running ones end within 15 seconds."
@@ -51,9 +51,8 @@ class RestartModelCalls(PersonAction, BulkAction):
     message = "Model calls {whose} work again."
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
-        return super().available(target, by=by) and is_stopped(
-            user_id=target.pk, now=timezone.now()
-        )
+        stop = stop_of(target, now=timezone.now())
+        return stop is not None and super().available(target, by=by)
 
     def effects(self, target: User | None) -> Iterable[str]:
         yield "Model calls work again, from the next one on."

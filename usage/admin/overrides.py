@@ -1,6 +1,7 @@
 """The page of overrides, and the actions that grant and end them."""
 
 from collections.abc import Iterable
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -70,10 +71,9 @@ class GrantOverride(Action):
         return form
 
     def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
-        numbers = ("monthly_input_tokens", "monthly_output_tokens", "daily_tokens")
         override = (grant_extra if given["on_top"] else grant_override)(
             user_id=given["user"].pk,
-            allowance=Allowance(**{name: given[name] for name in numbers}),
+            allowance=Allowance(**{each.name: given[each.name] for each in fields(Allowance)}),
             ends_at=given["ends_at"],
             reason=given["reason"],
             by=by,

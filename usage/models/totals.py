@@ -100,18 +100,6 @@ class KeyMonth(models.Model):
         return f"{self.period:%Y-%m}"
 
 
-DAILY_SUMS = (
-    "calls",
-    "errors",
-    "disconnected",
-    "input_tokens",
-    "cached_input_tokens",
-    "output_tokens",
-    "cost",
-    "unpriced",
-)
-
-
 class Summed(models.Model):
     """Sums of settled calls, as the worker last counted them.
 
@@ -130,6 +118,9 @@ class Summed(models.Model):
 
     class Meta:
         abstract = True
+
+
+DAILY_SUMS = tuple(field.name for field in Summed._meta.fields)  # noqa: SLF001 - Django's documented API
 
 
 class DailyUsage(Summed):

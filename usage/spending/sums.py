@@ -107,6 +107,11 @@ class Scope:
         """The first of a group in whole months, the most expensive first, without calls that have no key or label."""
         rows, sums = self._rows(since, until, {by})
         named = rows.annotate(named=GROUPS[by]).filter(named__isnull=False)
+        if by in {"person", "key"}:
+            # Of thousands the cost alone, and of the first all sums.
+            costs = named.values("named").annotate(cost_sum=sums["cost_sum"])
+            first = costs.order_by("-cost_sum", "named").values("named")[:most]
+            named = named.filter(named__in=first)
         ranked = named.values_list("named").annotate(**sums).order_by("-cost_sum", "named")
         return [(name, Sums(*row)) for name, *row in ranked[:most]]
 

@@ -1,6 +1,6 @@
 """The pictures of the front page: money and tokens, calls and errors, sign-ins and refusals."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from django.db.models import Count, Sum
@@ -93,7 +93,7 @@ def sign_ins(request: HttpRequest, now: datetime) -> Chart:
                 ("calls", "Sign-ins", "first", columns[0]),
                 ("calls", "Refusals", "errors", columns[1]),
             ],
-            lambda _: "",
+            [""] * DAYS,
         ),
         days_axis(days, today=today),
         note="last 14 days",
@@ -108,7 +108,7 @@ def sign_ins(request: HttpRequest, now: datetime) -> Chart:
 def _strips(
     labels: Sequence[str],
     columns: Sequence[tuple[str, str, str, Sequence[int]]],
-    href: Callable[[int], str],
+    hrefs: Sequence[str],
     more: Sequence[int] = (),
 ) -> list[Strip]:
     """A strip for each column: unit, name, kind and values; what is expected comes on top of the first."""
@@ -119,30 +119,22 @@ def _strips(
         )
         for place, label in enumerate(labels)
     ]
-    return [
-        Strip(
-            [
-                Bar(label, value, href(place), told[place], expected, kind)
-                for place, (label, value, expected) in enumerate(
-                    zip(labels, values, (not which and more) or [0] * len(labels), strict=True)
-                )
-            ],
-            unit,
-            head=name,
-            height=32 if which else 84,
-        )
-        for which, (unit, name, kind, values) in enumerate(columns)
-    ]
+    none = [0] * len(labels)
+    strips: list[Strip] = []
+    for unit, name, kind, values in columns:
+        expected = none if strips or not more else more
+        places = zip(labels, values, hrefs, told, expected, strict=True)
+        bars = [Bar(*place, kind) for place in places]
+        strips.append(Strip(bars, unit, head=name, height=32 if strips else 84))
+    return strips
 
 
 def _calls(
     request: HttpRequest, begins: Sequence[datetime], step: timedelta, numbers: Sequence[int]
-) -> Callable[[int], str]:
-    """The address of the calls of a day or an hour that has some, for who may list them."""
+) -> list[str]:
+    """The addresses of the calls of days or hours that have some, for who may list them."""
     may = request.user.has_perm("usage.view_usagerecord")
-
-    def of(place: int) -> str:
-        since = begins[place]
-        return calls_between(since, since + step) if may and numbers[place] else ""
-
-    return of
+    return [
+        calls_between(since, since + step) if may and number else ""
+        for since, number in zip(begins, numbers, strict=True)
+    ]

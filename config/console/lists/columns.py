@@ -10,8 +10,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from config.console.tables import Link, state_chip
-from config.console.template_tags import cell, instant, short_id
-from config.money import in_dollars
+from config.console.template_tags import cell, instant
 
 
 def moment(field: str, label: str = "") -> Callable[[Any], str]:
@@ -29,11 +28,6 @@ def state(field: str, label: str = "") -> Callable[[Any], str]:
     return _column(field, label, lambda value: cell(state_chip(value)) if value else "")
 
 
-def identity(field: str, label: str = "") -> Callable[[Any], str]:
-    """A list column for an id: its beginning, with the whole to be copied."""
-    return _column(field, label, lambda value: short_id(value) if value else "")
-
-
 def person(label: str = "person", *, linked: bool = True) -> Callable[[Any], str]:
     """A list column for the person of a row, who has a page; not linked, it may open the row's."""
     return _column("user", label, _linked if linked else str)
@@ -49,11 +43,6 @@ def tokens(field: str, label: str = "") -> Callable[[Any], str]:
     return _column(field, label, _number)
 
 
-def dollars(field: str, label: str = "") -> Callable[[Any], str]:
-    """A list column for an amount of money, to the millionth of a dollar."""
-    return _column(field, label, _amount)
-
-
 def act(label: str, said: str, address: Callable[[Any], str]) -> Callable[[Any], str]:
     """A list column with the way to an action, where it has an address; ``said`` is the label with the row's name."""
 
@@ -64,10 +53,6 @@ def act(label: str, said: str, address: Callable[[Any], str]) -> Callable[[Any],
         return format_html(link, page, said.format(row), label) if page else ""
 
     return column
-
-
-def _amount(value: int | None) -> str:
-    return right("" if value is None else in_dollars(value, 6))
 
 
 def _linked(user: Any) -> str:

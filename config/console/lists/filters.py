@@ -11,10 +11,12 @@ from urllib.parse import parse_qsl, urlencode
 from django.contrib import admin
 from django.contrib.admin.exceptions import DisallowedModelAdminLookup
 from django.contrib.admin.views.main import ORDER_VAR, ChangeList
+from django.db import connection
 from django.db.models import QuerySet
 from django.http import HttpRequest, QueryDict
 
 from config.api.problems import MalformedRequest
+from config.db.connections import plan_for_values
 
 # What a select of ``parts/filters.html`` is called: its value is a part of the address, "" for no filter.
 FILTER = "filter"
@@ -42,6 +44,12 @@ class RestrictedChangeList(ChangeList):
         if not offered.issuperset(left):
             raise UnknownFilter
         return found
+
+    def get_results(self, request: HttpRequest) -> None:
+        with connection.execute_wrapper(plan_for_values):
+            super().get_results(request)
+            # Read here rather than by the template.
+            self.result_list: Any = list(self.result_list)
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
         if not self.sortable_by:

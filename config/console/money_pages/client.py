@@ -24,6 +24,7 @@ from usage.limits import effective_of_all
 from usage.models import Budget, MonthlyUsage
 from usage.periods import Period, midnight
 from usage.spending.sums import Course, Scope, Sums
+from usage.stops import stop_of
 
 PEOPLE_SHOWN = 10
 MODELS_SHOWN = 6
@@ -102,8 +103,7 @@ def people_of(client: Client, *, by: HttpRequest, now: datetime) -> tuple[Table,
     for user in users:
         sums = ranked.get(user.pk, Sums())
         numbers = [sums.calls, short(sums.input), short(sums.output), dollars(sums.cost)]
-        stop = getattr(user, "model_calls_stop", None)
-        is_stopped = stop is not None and (stop.ends_at is None or stop.ends_at > now)
+        is_stopped = stop_of(user, now=now) is not None
         act, word = ("restart_calls", "Restart") if is_stopped else ("stop_calls", "Stop")
         address = reverse(f"admin:accounts_user_{act}", args=[user.pk])
         can = acts[act] and may_touch(by, user) and user.is_active
