@@ -127,13 +127,10 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def link(self, request: HttpRequest, name: str, row: Any) -> str:
         """The address of an action on a row; "" if this operator or the row does not allow it."""
-        if not (self.may_take(request, name) and self.available(request, self.action(name), row)):
+        action = self.action(name)
+        if not (self.may(request, action) and self.available(request, action, row)):
             return ""
-        return reverse(f"admin:{self._route(self.action(name))}", args=[row.pk])
-
-    def may_take(self, request: HttpRequest, name: str) -> bool:
-        """Whether this operator may take an action on some row."""
-        return self.may(request, self.action(name))
+        return reverse(f"admin:{self._route(action)}", args=[row.pk])
 
     def action(self, name: str) -> Action:
         """The action on a row that has this name."""

@@ -7,16 +7,15 @@ from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html
 
 from accounts.models import Client, User
-from accounts.people.operators import may_touch
+from config.console.action_views import page_of
 from config.console.actions import Action, Result
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import act, moment, person, right
-from config.console.template_tags import dollars, share
+from config.console.tables import Link
+from config.console.template_tags import cell, dollars, share
 from usage.admin.budgets import BudgetForm, SetBudget
 from usage.models import Budget, Stop
 from usage.periods import Period
@@ -76,8 +75,7 @@ class BudgetAdmin(ConsoleAdmin):
 
     @admin.display(description="client", ordering="client__name")
     def client_page(self, row: Budget) -> str:
-        page = reverse("admin:accounts_client_change", args=[row.client_id])
-        return format_html('<a href="{}">{}</a>', page, row.client)
+        return cell(Link(str(row.client), page_of(row.client)))
 
     @admin.display(description="spent this month", ordering="spent")
     def spent_now(self, row: Budget) -> str:
@@ -124,11 +122,9 @@ class StopAdmin(ConsoleAdmin):
 
     def get_list_display(self, request: HttpRequest) -> Any:
         people: Any = self.admin_site.get_model_admin(User)
-        may = people.may_take(request, "restart_calls")
 
         def address(row: Any) -> str:
-            page = reverse("admin:accounts_user_restart_calls", args=[row.pk])
-            return page if may and may_touch(request, row.user) else ""
+            return str(people.link(request, "restart_calls", row.user))
 
         return (*self.list_display, act("Restart", "Restart model calls of {.user}", address))
 

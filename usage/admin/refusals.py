@@ -10,14 +10,16 @@ from django.db.models import Max, Q, Sum
 from django.db.models.functions import TruncDate
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html_join
 from django.utils.http import urlencode
 
 from accounts.admin.large_lists import THEIRS, LargeList
 from config.api.problems import titles
+from config.console.action_views import page_of
 from config.console.charts import Bar, Chart, Strip, days_axis
 from config.console.lists.columns import ChoiceFilter, exact, moment, tokens
 from config.console.tables import Column, Link, Row, Table
+from config.console.template_tags import cell
 from usage.models import Refusal
 from usage.refusal_log import KEPT
 
@@ -50,10 +52,9 @@ class RefusalAdmin(LargeList):
 
     @admin.display(description="person")
     def who(self, row: Refusal) -> str:
-        if row.user_id is None:
+        if row.user is None:
             return f"unknown, from {row.address or 'many networks'}"
-        page = reverse("admin:accounts_user_change", args=[row.user_id])
-        return format_html('<a href="{}">{}</a>', page, row.user)
+        return cell(Link(str(row.user), page_of(row.user)))
 
     @admin.display(description="asked and left")
     def left(self, row: Refusal) -> str:

@@ -12,7 +12,7 @@ from django.utils.http import urlencode
 
 from accounts.admin.joining import joined
 from accounts.models import Client, Session, User
-from accounts.people.operators import may_touch
+from config.console.action_views import page_of
 from config.console.charts import Bar, Chart, Curve, Strip, days_axis, written
 from config.console.money_pages.choosing import calls_between
 from config.console.money_pages.ranking import part_of
@@ -97,33 +97,21 @@ def people_of(client: Client, *, by: HttpRequest, now: datetime) -> tuple[Table,
     )
     shares = _shares(users, period.month, now=now) if sees_usage else {}
     people: Any = admin.site.get_model_admin(User)
-    acts = {name: people.may_take(by, name) for name in ("stop_calls", "restart_calls")}
     explains = all(map(operator.has_perm, EXPLAINING))
     rows = []
     for user in users:
-        sums = ranked.get(user.pk, Sums())
-        numbers = [sums.calls, short(sums.input), short(sums.output), dollars(sums.cost)]
-        is_stopped = stop_of(user, now=now) is not None
-        act, word = ("restart_calls", "Restart") if is_stopped else ("stop_calls", "Stop")
-        address = reverse(f"admin:accounts_user_{act}", args=[user.pk])
-        can = acts[act] and may_touch(by, user) and user.is_active
-        rows.append(
-            Row(
-                [
-                    user.email,
-                    _state(user, is_stopped=is_stopped, now=now),
-                    seen.get(user.pk),
-                    *([*numbers, shares.get(user.pk, "")] if sees_usage else []),
-                    [
-                        Link("Explain", reverse("admin:accounts_user_explain", args=[user.pk]))
-                        if explains
-                        else "",
-                        Link(f"{word}…", address) if can else "",
-                    ],
-                ],
-                href=reverse("admin:accounts_user_change", args=[user.pk]),
-            )
-        )
+        cells: list[Any] = [user.email, _state(user, now=now), seen.get(user.pk)]
+        if sees_usage:
+            sums = ranked.get(user.pk, Sums())
+            cells += [sums.calls, short(sums.input), short(sums.output), dollars(sums.cost)]
+            cells.append(shares.get(user.pk, ""))
+        acts = []
+        if explains:
+            acts.append(Link("Explain", reverse("admin:accounts_user_explain", args=[user.pk])))
+        for word, name in (("Restart…", "restart_calls"), ("Stop…", "stop_calls")):
+            if address := people.link(by, name, user):
+                acts.append(Link(word, address))
+        rows.append(Row([*cells, acts], href=page_of(user)))
     heads = ("Calls", "Tokens in", "Out", "Cost", "Of cap") if sees_usage else ()
     columns = [Column("Person"), Column("Status", "chip"), Column("Last seen", "time")]
     columns += [Column(head, "number") for head in heads]
@@ -142,8 +130,8 @@ def _shares(users: list[User], month: date, *, now: datetime) -> dict[Any, str]:
     return found
 
 
-def _state(user: User, *, is_stopped: bool, now: datetime) -> Chip:
-    if is_stopped:
+def _state(user: User, *, now: datetime) -> Chip:
+    if stop_of(user, now=now):
         return Chip("stopped", "Calls stopped")
     state = joined(user, now=now)
     if state == "active":
