@@ -78,7 +78,7 @@ def summary(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Summary:
 
 def _by_day_and_model(*, user_id: UUID, period: Period) -> list[dict[str, Any]]:
     # Only columns of an index each, so that PostgreSQL reads no record.
-    month = UsageRecord.objects.of_month(user_id=user_id, period=period.month).order_by()
+    month = UsageRecord.objects.filter(user_id=user_id, period=period.month).order_by()
     none, number = Value(0, output_field=BigIntegerField()), Count("*")
     rows = month.values("day", "model").annotate(
         input=Sum("input_tokens"), output=Sum("output_tokens"), calls=number, abandoned=none

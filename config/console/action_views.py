@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, ClassVar
+from uuid import uuid4
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -120,7 +121,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def buttons(self, request: HttpRequest, row: Any) -> list[dict[str, Any]]:
         """The actions that this operator may take on a row as it is now."""
         return [
-            {"label": action.label, "destructive": action.destructive, "url": address}
+            {"label": f"{action.label}…", "grave": action.destructive, "url": address}
             for action in self.row_actions
             if (address := self.link(request, action.name, row))
         ]
@@ -282,7 +283,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             "button": (preview.button if preview else "") or label,
             "form": form,
             "media": self.media + form.media,
-            "number": double_submit.new_number(),
+            "number": uuid4().hex,
         }
         return self._render(request, "admin/console/action.html", action, **own, **context)
 

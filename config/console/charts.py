@@ -61,14 +61,6 @@ class Strip:
         return round(self.height * (1 - value / self.top), 1)
 
     @property
-    def line_y(self) -> float:
-        return self.y(self.line[0]) if self.line else 0
-
-    @property
-    def end_y(self) -> float:
-        return self.y(self.end[0]) if self.end else 0
-
-    @property
     def ticks(self) -> list[tuple[float, str]]:
         """The gridlines with their numbers."""
         return [(self.y(each), written(each, self.unit)) for each in (0, self.top // 2, self.top)]
@@ -76,7 +68,7 @@ class Strip:
     @property
     def names(self) -> Iterator[tuple[float, str, str]]:
         """What stands right of it, and where."""
-        for kind, mark in (("cap", self.line), ("", self.end)):
+        for kind, mark in (("cap", self.line), ("end", self.end)):
             if mark:
                 yield self.y(mark[0]), mark[1], kind
         if self.name and not self.line:

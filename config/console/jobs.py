@@ -20,7 +20,7 @@ from config.console.actions import Action, BulkAction, Result, apply_to_each
 from config.console.base import ConsoleAdmin, uuid_in
 from config.console.lists.columns import ChoiceFilter, moment, state
 from config.console.tables import Chip, Column, Link, Row, Table
-from config.management.nightly import Run, last_runs
+from config.management.nightly import last_runs
 
 EVENTS_SHOWN = 20
 FAILED_SHOWN = 20
@@ -168,18 +168,14 @@ def _failed_table(request: HttpRequest) -> Table:
 def _nights_table() -> Table:
     """The nightly jobs, those that failed last first."""
     rows = []
-    for run in sorted(last_runs(), key=lambda each: not _has_failed(each)):
+    for run in sorted(last_runs(), key=lambda each: not each.has_failed):
         said = (run.last.after or {}).get("says", "") if run.last else ""
-        result = Chip("stopped", "Failed") if _has_failed(run) else Chip("well", "Done")
+        result = Chip("stopped", "Failed") if run.has_failed else Chip("well", "Done")
         last = [result, said] if run.last else Chip("over", "Not yet")
         rows.append(Row([run.job, last, run.last.at if run.last else "", run.done_at or ""]))
     columns = [Column("Nightly job"), Column("Result")]
     times = [Column("Last run", kind="time"), Column("Last success", kind="time")]
     return Table([*columns, *times], rows)
-
-
-def _has_failed(run: Run) -> bool:
-    return run.last is not None and run.last.action == "nightly:failed"
 
 
 class JobAdmin(ConsoleAdmin):

@@ -1,6 +1,6 @@
 """The operators' console: its sign-in, its front page and its order of pages."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 from django.conf import settings
@@ -14,7 +14,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.http import urlencode
 
-from accounts.audit import Actor, record
+from accounts.audit import record
 from accounts.factors import gate
 from accounts.factors.console_sessions import why_over
 from accounts.factors.devices import has_factor
@@ -22,7 +22,7 @@ from accounts.models import AuditEvent, User
 from accounts.people.operators import IS_AN_OPERATOR, actor_of, may_touch, record_refused_sign_in
 from config.api.problems import Problem
 from config.console.attention.listing import counts
-from config.console.frame.navigation import Count, navigation
+from config.console.frame.navigation import navigation
 from config.console.frame.problem_pages import problem_page
 from config.console.front.page import at_a_glance
 from config.console.impact import affected, aftermath
@@ -47,12 +47,9 @@ class ConsoleSite(AdminSite):
     index_template = "admin/console/front.html"
     site_url = None
     login_form = OperatorSignIn
-    wants_proof = staticmethod(wants_proof)
+    actor_of, wants_proof = staticmethod(actor_of), staticmethod(wants_proof)
     # Of no model's; modules add their own.
     pages: ClassVar[list[URLPattern]] = []
-
-    def actor_of(self, request: HttpRequest) -> Actor:
-        return actor_of(request)
 
     def may_touch_all(self, request: HttpRequest) -> bool:
         return cast("User", request.user).is_owner
@@ -68,8 +65,12 @@ class ConsoleSite(AdminSite):
         super().register(model_or_iterable, page, **options)
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        shown: dict[str, Any] = {}
         # Before the second factor an operator sees nothing of the console.
-        shown = navigation(self, request, self.counts(request)) if gate.is_proved(request) else {}
+        if gate.is_proved(request):
+            # As of now on the front page, elsewhere as last looked at.
+            number = counts(request.user, found=getattr(request, "attention", None))
+            shown = navigation(self, request, number)
         return {**super().each_context(request), "navigation": shown}
 
     def problem_page(self, request: HttpRequest, problem: Problem) -> HttpResponse:
@@ -79,10 +80,6 @@ class ConsoleSite(AdminSite):
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
         """Nothing: the sidebar has the pages, and to ask each model costs a tenth of a page."""
         return []
-
-    def counts(self, request: HttpRequest) -> Mapping[str, Count]:
-        """What needs attention, by entry of the sidebar: as of now on the front page, elsewhere as last looked at."""
-        return counts(request.user, found=getattr(request, "attention", None))
 
     def get_urls(self) -> list[Any]:
         own = path("search/", self.admin_view(search), name="search")

@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -83,34 +83,21 @@ def cell(value: Any) -> SafeString:
     return conditional_escape(_as_text(value) if isinstance(value, bool) else value or "")
 
 
-@register.inclusion_tag("admin/parts/more.html")
-def more_menu(buttons: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The menu *More*: usual acts, a rule, grave ones. Each opens a page that asks first."""
-    acts = [
-        {
-            "url": each["url"],
-            "label": f"{each['label'].removesuffix('…')}…",
-            "grave": each["destructive"],
-        }
-        for each in buttons
-    ]
-    return {
-        "usual": [act for act in acts if not act["grave"]],
-        "grave": [act for act in acts if act["grave"]],
-    }
-
-
 @register.inclusion_tag("admin/parts/acts.html", takes_context=True)
-def acts(context: Context, buttons: Iterable[Any], activity: str, main: int = 1) -> dict[str, Any]:
-    """The acts on a row: the first usual one, or a grave one that is alone, as a button, and the others in *More*."""
-    left = more_menu(buttons)
-    source = left["usual"] or (left["grave"] if len(left["grave"]) == 1 else [])
+def acts(context: Context, buttons: Sequence[Any], activity: str, main: int = 1) -> dict[str, Any]:
+    """The acts on a row: the first usual one, or a grave one that is alone, as a button, and the others in *More*.
+
+    Each opens a page that asks first.
+    """
+    usual = [each for each in buttons if not each["grave"]]
+    grave = [each for each in buttons if each["grave"]]
+    source = usual or (grave if len(grave) == 1 else [])
     first, source[:main] = source[:main], []
+    alone: list[Mapping[str, Any]] = []
     if context["request"].user.has_perm("accounts.view_auditevent"):
-        log = {"url": activity, "label": "Activity"}
         # Alone it needs no menu.
-        left["usual" if left["usual"] or left["grave"] else "alone"] = [*left["usual"], log]
-    return {**left, "first": first}
+        (usual if usual or grave else alone).append({"url": activity, "label": "Activity"})
+    return {"first": first, "usual": usual, "grave": grave, "alone": alone}
 
 
 @register.filter

@@ -47,6 +47,10 @@ class Run(NamedTuple):
     last: AuditEvent | None
     done_at: datetime | None
 
+    @property
+    def has_failed(self) -> bool:
+        return self.last is not None and self.last.action == "nightly:failed"
+
     def overdue(self, *, at: datetime) -> bool:
         """Whether a night has passed without a successful run."""
         return self.done_at is None or self.done_at < at - OVERDUE

@@ -1,6 +1,6 @@
 """The ledger of model calls."""
 
-from datetime import date, datetime
+from datetime import datetime
 from uuid import UUID, uuid4
 
 from django.conf import settings
@@ -26,9 +26,6 @@ class UsageRecordQuerySet(models.QuerySet["UsageRecord"]):
     def left(self) -> "UsageRecordQuerySet":
         """Calls whose client has left."""
         return self.filter(end=_LEFT)
-
-    def of_month(self, *, user_id: UUID, period: date) -> "UsageRecordQuerySet":
-        return self.filter(user_id=user_id, period=period)
 
 
 class UsageRecord(models.Model):

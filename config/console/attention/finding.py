@@ -91,7 +91,7 @@ def nights(now: datetime) -> Iterator[Found]:
     for run in missed:
         yield Found(pk=run.job, since=run.done_at, level=Level.ACT)
     for run in runs:
-        if run.last and run.last.action == "nightly:failed" and run not in missed:
+        if run.last and run.has_failed and run not in missed:
             yield Found(pk=run.job, since=run.last.at, failed=run.last, is_mailed=False)
 
 

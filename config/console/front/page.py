@@ -22,7 +22,6 @@ from usage.models import Budget, Refusal, RunningCall
 from usage.periods import Period
 
 SHOWN = 8
-Find = Callable[[HttpRequest, datetime], Any]
 
 
 class Line(NamedTuple):
@@ -39,7 +38,7 @@ class Panel(NamedTuple):
     name: str
     roles: str
     right: str
-    find: Find
+    find: Callable[[HttpRequest, datetime], Any]
 
 
 def _licences(request: HttpRequest, now: datetime) -> dict[str, Any]:

@@ -5,7 +5,6 @@ number and all other values of the form: a form that is changed and sent again i
 """
 
 from hashlib import sha256
-from uuid import uuid4
 
 from django.contrib import messages
 from django.contrib.sessions.models import Session
@@ -26,10 +25,6 @@ class ResultRedirect(HttpResponseRedirect):
     def __init__(self, address: str, message: str = "", level: int = messages.INFO) -> None:
         super().__init__(address)
         self.message, self.level = message, level
-
-
-def new_number() -> str:
-    return uuid4().hex
 
 
 def repeated(request: HttpRequest, *, claimed: str | None) -> ResultRedirect | None:
