@@ -54,7 +54,7 @@ def test_a_cap_belongs_to_the_scale() -> None:
     assert strip.top == 1_000 * DOLLAR
     assert list(strip.names) == [
         (42.0, "$500 budget", "cap"),
-        (25.2, "$700 forecast", ""),
+        (25.2, "$700 forecast", "end"),
     ]
 
 
