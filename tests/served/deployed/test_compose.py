@@ -43,6 +43,7 @@ pytestmark = [pytest.mark.wire, pytest.mark.timeout(2400)]
 EXAMPLES = ROOT / "docs" / "examples" / "compose"
 COMPOSE = ("docker-compose", "--file", "compose.yaml", "--file", "here.yaml")
 NAME, CDN = "shell.example.com", "cdn.example.com"
+PROJECT = "deployed"
 AUTHORITY = "/etc/ssl/authority.pem"
 PROVIDER = 9100
 ORDINARY = {
@@ -93,8 +94,9 @@ class Stack:
 
     def number(self, service: str) -> str:
         """Of its container; compose itself takes a second to say so."""
-        label = f"label=com.docker.compose.service={service}"
-        return self.engine.run("docker", "ps", "--all", "--quiet", "--filter", label).strip()
+        labels = {"project": PROJECT, "service": service}
+        only = [f"--filter=label=com.docker.compose.{name}={is_}" for name, is_ in labels.items()]
+        return self.engine.run("docker", "ps", "--all", "--quiet", *only).strip()
 
     def session(self, host: str) -> requests.Session:
         """Trusts the test's authority, and finds the host behind the proxy's port."""
@@ -384,7 +386,7 @@ def _images(port: int) -> str:
     """Each variable that docs/examples/compose/images.env names, with an image of this test."""
     names = re.findall(r"^([A-Z]+_IMAGE)=", (EXAMPLES / "images.env").read_text(), re.MULTILINE)
     images = {name: BASE if name == "PYTHON_IMAGE" else STAND_IN for name in names}
-    own = {**images, "HTTPS_PORT": f"{HOST}:{port}", "COMPOSE_PROJECT_NAME": "deployed"}
+    own = {**images, "HTTPS_PORT": f"{HOST}:{port}", "COMPOSE_PROJECT_NAME": PROJECT}
     return "".join(f"{name}={value}\n" for name, value in own.items())
 
 
