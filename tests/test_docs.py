@@ -213,7 +213,7 @@ def test_every_decision_is_listed_and_short() -> None:
 
 def test_the_docs_are_at_most_so_long() -> None:
     words = [word for page in (ROOT / "docs").rglob("*.md") for word in page.read_text().split()]
-    assert len(words) <= 22_903
+    assert len(words) <= 22_989
 
 
 def test_the_readme_is_short() -> None:

@@ -22,6 +22,9 @@ def post_worker_init(worker: Any) -> None:
 
 def _count() -> None:
     while True:
-        living = sum(isinstance(each, Greenlet) and not each.dead for each in gc.get_objects())
+        # By its own type: to ask a weak reference for its class fails where what it meant is gone.
+        found = [each for each in gc.get_objects() if issubclass(type(each), Greenlet)]
+        living = sum(not each.dead for each in found)
+        del found
         Path(os.environ["GREENLETS"], str(os.getpid())).write_text(str(living))
         sleep(EVERY_SECONDS)

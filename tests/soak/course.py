@@ -27,6 +27,8 @@ class Soaked:
     began: float
     seconds: float
     faults: list[tuple[float, str]]
+    # Of the whole machine, at each fault: what else it had to do.
+    loads: list[float]
 
 
 def soak(folder: Path, unblock: Unblock, *, seconds: float) -> Soaked:
@@ -44,25 +46,30 @@ def soak(folder: Path, unblock: Unblock, *, seconds: float) -> Soaked:
             traffic = Traffic(made)
             began = time.monotonic()
             with flowing(traffic), looking(looks):
-                faults = _pass(made, traffic, began, seconds)
+                faults, loads = _pass(made, traffic, began, seconds)
             made.worker.stop()
-    return Soaked(looks=looks, seen=traffic.seen, began=began, seconds=seconds, faults=faults)
+    return Soaked(
+        looks=looks, seen=traffic.seen, began=began, seconds=seconds, faults=faults, loads=loads
+    )
 
 
-def _pass(made: Stage, traffic: Traffic, began: float, seconds: float) -> list[tuple[float, str]]:
-    """Returns once the time is over, with what failed meanwhile."""
-    happened = []
+def _pass(
+    made: Stage, traffic: Traffic, began: float, seconds: float
+) -> tuple[list[tuple[float, str]], list[float]]:
+    """Returns once the time is over, with what failed meanwhile, and the machine's load then."""
+    happened, loads = [], []
     every = seconds / FAULTS_IN_ALL
     for number in range(1, FAULTS_IN_ALL):
         time.sleep(max(0.0, began + number * every - time.monotonic()))
         name, fault = FAULTS[(number - 1) % len(FAULTS)]
         happened.append((time.monotonic() - began, name))
         print(f"{happened[-1][0]:.0f} s: {name}", flush=True)
+        loads.append(os.getloadavg()[0])
         fault(made)
         # Tokens are good for an hour.
         traffic.sign_in()
     time.sleep(max(0.0, began + seconds - time.monotonic()))
-    return happened
+    return happened, loads
 
 
 def _redis_restarts(made: Stage) -> None:
@@ -83,8 +90,8 @@ def _sessions_end(made: Stage) -> None:
 
 
 def _a_worker_is_recycled(made: Stage) -> None:
-    """Always the younger one: the other is looked at from the beginning to the end."""
-    os.kill(max(made.service.workers()), signal.SIGTERM)
+    """Always the youngest: another is looked at from the beginning to the end."""
+    os.kill(made.service.workers()[-1], signal.SIGTERM)
 
 
 Fault = Callable[[Stage], None]

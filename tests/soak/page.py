@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 import matplotlib as mpl
 
@@ -29,13 +29,14 @@ def write(soaked: Soaked, folder: Path, *, day: str) -> list[str]:
     asked, bad = len(soaked.seen), sum(not each.is_good for each in soaked.seen)
     judged = len(list(_judged(soaked)))
     found = f"{len(grew) or 'none'} of {judged} grew" + "".join(f"; {each}" for each in grew)
+    minutes, load = soaked.seconds / MINUTE, median(soaked.loads)
     said = f"""# Soak
 
 `make soak` asks every surface a few times a second while Redis restarts, workers are recycled, the provider resets and
 PostgreSQL ends sessions, and looks at memory, descriptors, connections and greenlets of each process.
 
-On {day}, {soaked.seconds / MINUTE:.0f} minutes on two cores that were shared: {asked:,} requests, {bad:,} of them
-refused, as something failed. After warming {found} ([figures](soak.csv), `tests/soak`).
+On {day}, {minutes:.0f} minutes on two cores with a load of {load:.0f}: {asked:,} requests, {bad:,} of them refused,
+as something failed. After warming {found} ([figures](soak.csv), `tests/soak`).
 
 ![Memory, descriptors, greenlets, connections and p99 by minute](soak.svg)
 """
