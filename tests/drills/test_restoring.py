@@ -39,7 +39,8 @@ from tests.tools import kept
 from tests.tools.postgres import SPLIT
 from usage.models import UsageRecord
 
-pytestmark = pytest.mark.full
+# A machine with much else to do takes minutes to lay it all out.
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 BY_HAND = "UPDATE licensing_licence SET operator_status = 'grace', operator_reason = 'By hand.',"
 BY_HAND += " operator_grace_until = now() + interval '9 days', changed_at = now() WHERE id = %s"
