@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-from rest_framework.exceptions import NotAcceptable
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
@@ -20,16 +19,10 @@ class Negotiation(DefaultContentNegotiation):
 
 
 class WhateverAccept(Negotiation):
-    """Falls back to the first renderer where the caller accepts none, instead of refusing."""
+    """Takes the first renderer, whatever the caller accepts, and so reads no headers."""
 
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
-        known = list(renderers)
-        try:
-            chosen: tuple[BaseRenderer, str] = super().select_renderer(
-                request, known, format_suffix
-            )
-        except NotAcceptable:
-            return known[0], known[0].media_type
-        return chosen
+        first = next(iter(renderers))
+        return first, first.media_type
