@@ -6,7 +6,7 @@ While one batch is in flight, further executions wait and then leave together. O
 from collections import deque
 from threading import Event, Lock
 from time import monotonic
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 # A flight that takes longer may be waiting for a lock; the next does not wait behind it.
 PATIENCE_SECONDS = 0.05
@@ -42,15 +42,12 @@ class Batches(Generic[E]):
         self._flights = 0
         self._left_at = 0.0
 
-    def board(self, until: float) -> None:
-        """Takes what a flight needs, in its leader's thread. Raises what all who wait fail for."""
+    def board(self, until: float) -> Any:
+        """What a flight needs, in its leader's thread. Raises what all who wait fail for."""
 
-    def fly(self, batch: list[E]) -> None:
+    def fly(self, batch: list[E], aboard: Any) -> None:
         """Executes a batch and notes the result of each."""
         raise NotImplementedError
-
-    def before_waiting(self) -> None:
-        """Called before an execution waits, in its own thread."""
 
     def execute(self, execution: E) -> None:
         """Returns once the execution is over, in a flight that this thread or another leads, or has waited too long."""
@@ -69,7 +66,6 @@ class Batches(Generic[E]):
             leads = self._may_board()
         if not leads:
             execution.woken = Event()
-            self.before_waiting()
             leads = self._wait(execution, execution.woken)
         if leads:
             self._lead(execution)
@@ -100,14 +96,14 @@ class Batches(Generic[E]):
         batch: list[E] = []
         try:
             try:
-                self.board(leader.waits_until)
+                aboard = self.board(leader.waits_until)
             except Exception as error:  # noqa: BLE001 - each caller gets it
                 batch = self._leave(leader, len(self.waiting))
                 for each in batch:
                     each.error = error
             else:
                 batch = self._leave(leader, MOST)
-                self.fly(batch)
+                self.fly(batch, aboard)
         finally:
             # Also where this greenlet is killed in flight: nobody knows then what has been done.
             self._land(batch)

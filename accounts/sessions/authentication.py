@@ -18,7 +18,6 @@ from accounts.hooks import Caller, above
 from accounts.models import User
 from accounts.sessions.access_tokens import AccessToken
 from config.api.problems import Problem
-from config.db.connections import release_connection
 
 # A token has some 800 bytes; a much longer one is refused unread.
 LONGEST = 8192
@@ -78,8 +77,6 @@ class AccessTokenAuthentication(JWTAuthentication):
     def get_user(self, validated_token: Any) -> Any:
         token = validated_token
         caller = above().load_caller(user_id=token.user_id, session_id=token.session_id)
-        # The body is read next, and that of a slow client takes long to arrive.
-        release_connection()
         return admitted(caller, user_id=token.user_id, epoch=token.epoch)
 
 

@@ -15,7 +15,7 @@ from psycopg_pool import PoolTimeout
 
 from config import batches
 from config.batches import MOST, Batches, Execution
-from config.db.connections import StalePlan, release_connection
+from config.db.connections import PooledConnection, StalePlan, borrowed, release_connection
 
 Row = tuple[Any, ...]
 # A batch waits for no lock for long: then each of its executions is repeated alone, with the patience of the server.
@@ -52,16 +52,15 @@ class BatchedStatement(Batches["_Execution"]):
             with connection.cursor() as cursor:
                 self._execute_one(cursor, execution)
             return execution.result()
+        # The leader may need this one: the pool can be empty because all who wait for it hold one.
+        release_connection()
         self.execute(execution)
         if execution.is_undone:
-            self.fly([execution])
+            with connections[DEFAULT_DB_ALIAS].wrap_database_errors:
+                self.fly([execution], borrowed())
         return execution.result()
 
-    def before_waiting(self) -> None:
-        # The leader may need this connection: the pool can be empty because all who wait for it hold one.
-        release_connection()
-
-    def board(self, until: float) -> None:
+    def board(self, until: float) -> PooledConnection:
         """Waits for a connection, as long as the server answers those that have one.
 
         Who has waited for a flight that got no answer does not wait as long for another.
@@ -73,24 +72,18 @@ class BatchedStatement(Batches["_Execution"]):
             raise OperationalError("the server does not answer")
         while True:
             try:
-                return connections[DEFAULT_DB_ALIAS].ensure_connection()
-            except OperationalError as error:
-                busy_until = BatchedStatement.answered_at + AWAY_SECONDS
-                is_busy = isinstance(error.__cause__, PoolTimeout) and monotonic() < busy_until
-                if not is_busy or monotonic() > until:
+                return borrowed()
+            except PoolTimeout:
+                if monotonic() > min(until, BatchedStatement.answered_at + AWAY_SECONDS):
                     raise
 
-    def fly(self, batch: list["_Execution"]) -> None:
-        is_kept, began = False, monotonic()
+    def fly(self, batch: list["_Execution"], aboard: PooledConnection) -> None:
+        began = monotonic()
         try:
             if order := self._order:
                 batch = sorted(batch, key=lambda each: order(each.values))
-            # Looked up once: Django's proxy looks it up for every attribute.
-            ours = connections[DEFAULT_DB_ALIAS]
-            ours.ensure_connection()
-            self._execute(ours.connection, batch)
+            self._execute(aboard, batch)
             BatchedStatement.answered_at = monotonic()
-            is_kept = len(batch) == 1
         except Exception as error:  # noqa: BLE001 - each caller gets it
             is_undone = len(batch) > 1 and _is_undone(error)
             if getattr(error, "sqlstate", None) is None and monotonic() - began > AWAY_SECONDS:
@@ -98,9 +91,7 @@ class BatchedStatement(Batches["_Execution"]):
             for each in batch:
                 each.error, each.is_undone = error, is_undone
         finally:
-            # In a crowd others need the connection; alone, the caller's next statement does.
-            if not is_kept:
-                release_connection()
+            aboard.lender.putconn(aboard)
 
     def _execute(self, on: psycopg.Connection[Any], batch: Sequence["_Execution"]) -> None:
         cursor = on.cursor()

@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar
 import psycopg
 from django.db import DEFAULT_DB_ALIAS, connections
 from psycopg.errors import FeatureNotSupported, InvalidSqlStatementName
+from psycopg_pool import ConnectionPool
 
 # What a server needs beyond its own limit to say that the limit has been reached.
 MARGIN_SECONDS = 2.0
@@ -56,6 +57,7 @@ class PooledConnection(psycopg.Connection[Any]):
     """
 
     patience: float | None = FIRST_ANSWER_SECONDS
+    lender: ConnectionPool[Any]
 
     @classmethod
     def connect(cls, conninfo: str = "", **options: Any) -> Self:
@@ -127,6 +129,17 @@ def release_connection(alias: str = DEFAULT_DB_ALIAS) -> None:
     ours = _django(alias)
     if ours.connection is not None and not ours.in_atomic_block:
         ours.close()
+
+
+def borrowed() -> PooledConnection:
+    """A connection of the pool, for its ``lender`` to take back; Django's way to one takes as long as a statement."""
+    pool = _django().pool
+    pool.open()
+    connection: PooledConnection = pool.getconn()
+    connection.lender = pool
+    if not connection.autocommit:
+        connection.autocommit = True
+    return connection
 
 
 def close_pool() -> None:

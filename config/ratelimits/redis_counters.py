@@ -78,14 +78,14 @@ class RedisCounters(Batches[_Count]):
     def increment(self, key: str, by: int, seconds: int | None) -> int:
         count = _Count(key, by, seconds)
         if self._address.startswith(CLUSTER):
-            self.fly([count])
+            self.fly([count], None)
         else:
             self.execute(count)
         if count.error is not None:
             raise Away
         return count.number
 
-    def fly(self, batch: list[_Count]) -> None:
+    def fly(self, batch: list[_Count], aboard: None) -> None:
         arguments = [number for each in batch for number in (each.by, each.seconds)]
         with suppress(Away):
             numbers = self._script(COUNT, [each.key for each in batch], *arguments)

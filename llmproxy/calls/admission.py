@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from config.db.connections import release_connection
 from licensing.callers import Caller
 from llmproxy.calls.estimating import estimate_of
 from llmproxy.catalogue.choosing import Choice, able_targets, choose
@@ -44,7 +43,7 @@ class Admission:
 def admit(
     *, caller: Caller, request: CallRequest, request_id: str, now: datetime, size: int = 0
 ) -> Admission:
-    """Reserves a call's tokens and releases the database connection. ``size``: the bytes of the request."""
+    """Reserves a call's tokens, and keeps no database connection. ``size``: the bytes of the request."""
     assert caller.client_id is not None
     model = choose(request.model, surface=request.surface, caller=caller)
     able, plan = able_targets(model.targets, request), PlanCaps.of(caller)
@@ -79,7 +78,6 @@ def admit(
             labels=request.labels,
         )
         reservation = reserve(request=reservation_request, plan=plan, now=now)
-    release_connection()
     return Admission(
         caller=caller,
         request=request,

@@ -12,7 +12,6 @@ from threading import Event, Lock, Thread
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
-from config.db.connections import release_connection
 from config.greenlets import within
 from llmproxy.dialects.protocol import TokenUsage
 from usage.settlement import After, Settlement, settle
@@ -77,8 +76,6 @@ def _settle(settled: Settled) -> bool:
         settled.set()
     except (OperationalError, InterfaceError):
         return False
-    finally:
-        release_connection()
     return True
 
 

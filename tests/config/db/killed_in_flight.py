@@ -22,14 +22,16 @@ class _Doubling(BatchedStatement):
 
     def __init__(self) -> None:
         super().__init__("")
-        self.first_may, self.others_may, self.others_left = Event(), Event(), Event()
+        self.first_left, self.first_may = Event(), Event()
+        self.others_left, self.others_may = Event(), Event()
 
-    def board(self, until: float) -> bool:
-        return True
+    def board(self, until: float) -> Any:
+        return None
 
-    def fly(self, batch: list[Any]) -> None:
+    def fly(self, batch: list[Any], aboard: Any) -> None:
         values = [each.values for each in batch]
         if values == [1]:
+            self.first_left.set()
             assert self.first_may.wait(SECONDS)
         elif 2 in values:
             self.others_left.set()
@@ -40,7 +42,9 @@ class _Doubling(BatchedStatement):
 
 def _ends(killed: str) -> list[Any]:
     statement = _Doubling()
-    asking = [gevent.spawn(statement.row, number) for number in (1, 2, 3, 4)]
+    asking = [gevent.spawn(statement.row, 1)]
+    assert statement.first_left.wait(SECONDS)
+    asking += [gevent.spawn(statement.row, number) for number in (2, 3, 4)]
     gevent.sleep(0)
     assert len(statement.waiting) == 3
     second = asking[1]
