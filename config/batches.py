@@ -1,6 +1,7 @@
 """Gathers concurrent executions of one kind into batches (group commit).
 
-While one batch is in flight, further executions wait and then leave together. One that comes alone leaves at once.
+While one batch is in flight, further executions wait and then leave together. A leader leaves once its process has
+nothing else to do, for a moment at most: what keeps it busy brings others here.
 """
 
 from collections import deque
@@ -8,10 +9,14 @@ from threading import Event, Lock
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
+from config.greenlets import lull
+
 # A flight that takes longer may be waiting for a lock; the next does not wait behind it.
 PATIENCE_SECONDS = 0.05
 WAIT_SECONDS = 15.0
 MOST = 32
+# The longest that a leader waits for company.
+MOMENT_SECONDS = 0.002
 FLIGHTS = 4
 
 
@@ -95,6 +100,7 @@ class Batches(Generic[E]):
     def _lead(self, leader: E) -> None:
         batch: list[E] = []
         try:
+            lull(MOMENT_SECONDS)
             try:
                 aboard = self.board(leader.waits_until)
             except Exception as error:  # noqa: BLE001 - each caller gets it

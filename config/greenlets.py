@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any, ParamSpec, TypeVar
 
-from gevent import Greenlet, GreenletExit, Timeout
+from gevent import Greenlet, GreenletExit, Timeout, idle
 from gevent.monkey import is_module_patched
 from gevent.threadpool import ThreadPool
 
@@ -60,6 +60,13 @@ def within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.
         return function(*args, **kwargs)
     # Outside the block, so that the error keeps no reference to the interrupted frames.
     raise TimeoutError
+
+
+def lull(seconds: float) -> None:
+    """Waits until no other greenlet has anything to do, for so many seconds at most. Plain threads do not wait."""
+    if is_module_patched("threading"):
+        with Timeout(seconds, False):
+            idle()
 
 
 class _Share:

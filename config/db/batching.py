@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 
 import psycopg
-from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connection, connections
+from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
 from psycopg_pool import PoolTimeout
 
 from config import batches
@@ -48,15 +48,16 @@ class BatchedStatement(Batches["_Execution"]):
     def row(self, values: Any) -> Row | None:
         """The row for these values. Types must be clear from the text or the values."""
         execution = _Execution(values)
-        if connections[DEFAULT_DB_ALIAS].in_atomic_block:
-            with connection.cursor() as cursor:
+        ours = connections[DEFAULT_DB_ALIAS]
+        if ours.in_atomic_block or ours.pool is None:
+            with ours.cursor() as cursor:
                 self._execute_one(cursor, execution)
             return execution.result()
         # The leader may need this one: the pool can be empty because all who wait for it hold one.
         release_connection()
         self.execute(execution)
         if execution.is_undone:
-            with connections[DEFAULT_DB_ALIAS].wrap_database_errors:
+            with ours.wrap_database_errors:
                 self.fly([execution], borrowed())
         return execution.result()
 
