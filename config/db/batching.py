@@ -48,7 +48,7 @@ class BatchedStatement(Batches["_Execution"]):
     def row(self, values: Any) -> Row | None:
         """The row for these values. Types must be clear from the text or the values."""
         execution = _Execution(values)
-        ours = connections[DEFAULT_DB_ALIAS]
+        ours: Any = connections[DEFAULT_DB_ALIAS]
         if ours.in_atomic_block or ours.pool is None:
             with ours.cursor() as cursor:
                 self._execute_one(cursor, execution)

@@ -69,9 +69,12 @@ def _end(asker: gevent.Greenlet) -> Any:
 
 
 if __name__ == "__main__":
-    settings.configure(
-        DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": "none"}}
-    )
+    database = {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": "none",
+        "OPTIONS": {"pool": True},
+    }
+    settings.configure(DATABASES={"default": database})
     batches.PATIENCE_SECONDS = 1
     # gevent prints the errors of greenlets by itself.
     gevent.get_hub().exception_stream = None
