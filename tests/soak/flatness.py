@@ -36,7 +36,7 @@ def warmed(points: Points, *, until: float) -> Points:
 
 
 def grown(points: Points) -> float:
-    """By how much it grew, by its slope; one leap or one peak is no slope."""
+    """By how much it grew, by its slope; a peak is no slope, a leap in the middle is one."""
     return slope(points) * (points[-1][0] - points[0][0]) if points else 0.0
 
 
