@@ -395,11 +395,11 @@ def test_no_secret_leaves_in_a_report(scene: Scene) -> None:
 
 
 def test_no_secret_leaves_in_a_span(scene: Scene) -> None:
-    """A tenth of them may be lost: more come at once than a process keeps."""
-    told = [each.whole for each in scene.collector.spans]
-    answers = [answer for stage in scene.seen.values() for answer in stage]
-    assert len(told) > 5 * len(answers)
-    text = "\n".join(told)
+    """Spans may be lost: more come at once than a process keeps."""
+    spans = list(scene.collector.spans)
+    asked = {answer.request_id for stage in scene.seen.values() for answer in stage}
+    assert len(asked & {each.facts.get("shell.request_id") for each in spans}) > len(asked) / 2
+    text = "\n".join(each.whole for each in spans)
     assert scene.secret.found_in(text) == set()
     assert scene.secret.told not in text
     assert scene.secret.label not in text
