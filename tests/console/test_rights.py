@@ -30,13 +30,13 @@ BLOCKS = {
         "Calls in flight": "view_runningcall",
         "failed permanently": "view_procrastinatejob",
         "Nightly jobs": "view_auditevent",
-        "override:granted": "view_auditevent",
+        "an override": "view_auditevent",
     },
     "person": {
         "450,000": "view_monthlyusage",
         "Running calls": "view_runningcall",
         "Ended ones": "view_session",
-        "override:granted": "view_auditevent",
+        "an override": "view_auditevent",
     },
     "client": {
         "The invoice is late.": "view_licence",
