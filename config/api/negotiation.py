@@ -1,8 +1,10 @@
 """Chooses the parser of a body and the media type of an answer."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
+from rest_framework.exceptions import NotAcceptable
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
@@ -19,10 +21,14 @@ class Negotiation(DefaultContentNegotiation):
 
 
 class WhateverAccept(Negotiation):
-    """Takes the first renderer, whatever the caller accepts, and so reads no headers."""
+    """Falls back to the first renderer where the caller accepts none. Where there is only one, reads no headers."""
 
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
-        first = next(iter(renderers))
-        return first, first.media_type
+        known = list(renderers)
+        chosen: tuple[BaseRenderer, str] = (known[0], known[0].media_type)
+        if len(known) > 1:
+            with suppress(NotAcceptable):
+                chosen = super().select_renderer(request, known, format_suffix)
+        return chosen

@@ -128,7 +128,7 @@ def test_the_provider_of_the_settings_is_shown_and_cannot_be_changed(
     provider = Provider.objects.get(name="default")
     page = console.get(reverse("admin:llmproxy_provider_change", args=[provider.pk]))
     assert settings.LLM_BASE_URL in page.content.decode()
-    assert [each["label"] for each in page.context["buttons"]] == ["Switch off"]
+    assert [each["label"] for each in page.context["buttons"]] == ["Switch off…"]
     assert settings.LLM_API_KEY() not in page.content.decode()
 
 

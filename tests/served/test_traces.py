@@ -147,7 +147,8 @@ def test_what_callers_add_to_a_trace_stays_here(told: Told) -> None:
 
 
 def test_a_job_is_a_trace_of_its_own(told: Told) -> None:
-    (job,) = (each for each in told.collector.spans if each.name == "accounts.send_reset")
+    # Tried again, it is another one.
+    job = next(each for each in told.collector.spans if each.name == "accounts.send_reset")
     assert (job.kind, job.parent) == ("CONSUMER", "")
     inside = [each for each in told.collector.spans if each.parent == job.id]
     assert {each.facts["db.system.name"] for each in inside} == {"postgresql"}

@@ -45,8 +45,8 @@ def database_at(port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     )
     with monkeypatch.context() as patch:
         # Looked up anew by each thread, as Django's own name for it is.
-        for module in (health, connections):
-            patch.setattr(module, "connection", _Elsewhere(elsewhere))
+        patch.setattr(health, "connection", _Elsewhere(elsewhere))
+        patch.setattr(connections, "connections", elsewhere)
         patch.setattr(health, "_database", Probe(health._query_database, seconds=0.5))
         yield
         eventually(lambda: all(thread.name != "health" for thread in threading.enumerate()))
