@@ -353,7 +353,7 @@ class Life(RuleBasedStateMachine):
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("session_days", [None, 1])
+@pytest.mark.parametrize("session_days", [None, pytest.param(1, marks=pytest.mark.full)])
 @pytest.mark.usefixtures("signing_key")
 def test_tokens_do_what_the_model_says_whatever_happens(
     user: User, now: datetime, session_days: int | None, settings: Any

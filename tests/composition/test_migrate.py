@@ -37,6 +37,7 @@ def migrating(database: Database, *to: str) -> Iterator[subprocess.Popen[str]]:
         assert process.wait() == 0
 
 
+@pytest.mark.full
 def test_a_migration_gives_way_until_its_table_is_free(database: Database) -> None:
     with (
         psycopg.connect(database.url) as reader,
@@ -61,6 +62,7 @@ def test_a_migration_gives_way_until_its_table_is_free(database: Database) -> No
     assert "trying again" not in manage(environ, "migrate")
 
 
+@pytest.mark.full
 def test_an_index_that_is_built_beside_others_waits_for_them(database: Database) -> None:
     environ = {**os.environ, "DATABASE_URL": database.url}
     manage(environ, "migrate", "accounts", "0028")

@@ -118,6 +118,7 @@ def test_a_night_whose_worker_was_killed_is_continued_by_the_next(
     assert begun() == 2
 
 
+@pytest.mark.full
 def test_a_long_night_keeps_the_only_place_of_a_worker_from_nothing(
     worker: StartWorker, database_url: str
 ) -> None:
@@ -132,6 +133,7 @@ def test_a_long_night_keeps_the_only_place_of_a_worker_from_nothing(
         assert nights("doing") == 1
 
 
+@pytest.mark.full
 def test_a_worker_without_a_time_runs_no_night(worker: StartWorker) -> None:
     worker(NIGHTLY_AT="")
     eventually(lambda: nights("succeeded") > 0)

@@ -226,6 +226,7 @@ def test_a_client_that_stalls_in_mid_request_is_disconnected() -> None:
         assert not [line for line in service.log().splitlines() if '"level":"error"' in line]
 
 
+@pytest.mark.full
 def test_a_frozen_database_does_not_stop_requests_without_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]

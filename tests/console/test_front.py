@@ -214,7 +214,13 @@ def test_pictures_show_the_month_the_day_and_two_weeks(
         assert console.get(href).context["cl"].result_count == 16
 
 
-@pytest.mark.parametrize("role", sorted(Role.values))
+@pytest.mark.parametrize(
+    "role",
+    [
+        pytest.param(each, marks=() if each == Role.SUPPORT else pytest.mark.full)
+        for each in sorted(Role.values)
+    ],
+)
 def test_each_role_has_a_front_of_its_own_and_may_open_every_link_of_it(
     role: str, world: World, by: Actor, now: datetime
 ) -> None:

@@ -160,6 +160,7 @@ def test_an_operator_without_rights_sees_no_rows(stranger: Browser, world: World
         assert stranger.get(address).status_code == 403, address
 
 
+@pytest.mark.full
 def test_asking_changes_nothing(console: Browser, world: World) -> None:
     def counts() -> dict[str, Any]:
         found: dict[str, Any] = {
@@ -201,11 +202,13 @@ def test_a_refresh_token_has_no_page_of_its_own(console: Browser, world: World) 
     assert console.get(f"/admin/accounts/refreshtoken/{token.pk}/change/").status_code == 404
 
 
+@pytest.mark.full
 def test_names_of_people_are_text_and_never_markup(console: Browser, world: World) -> None:
     for address in every_page():
         assert b"Borealis <script>" not in console.get(address).content, address
 
 
+@pytest.mark.full
 def test_pages_ask_nobody_else_and_run_no_script_of_their_own(
     console: Browser, world: World
 ) -> None:

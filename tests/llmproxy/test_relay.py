@@ -991,7 +991,7 @@ class TestResponses:
         assert (record.end, record.output_tokens) == ("provider_failed", 4)
 
     def test_a_client_that_leaves_pays_what_was_delivered(self, play: Play, settings) -> None:
-        settings.LLM_UNSEEN_TOKENS_PER_SECOND = 0
+        settings.LLM_UNSEEN_TOKENS_PER_SECOND, settings.LLM_KEEPALIVE_SECONDS = 0, 0.2
 
         def script(peer: Peer) -> None:
             peer.send(CHUNKED)

@@ -103,6 +103,7 @@ def test_a_taken_port_is_told_before_anything_is_installed(project: Path) -> Non
     assert not (project / ".venv").exists()
 
 
+@pytest.mark.full
 def test_one_that_was_interrupted_is_made_again_and_then_left_alone(project: Path) -> None:
     assert "Making the environment" in first_word(project, "test")
     first = install(project, "test")

@@ -79,6 +79,7 @@ def verified(answer: dict[str, str], storage: Path, folder: Path, public: Path) 
     )
 
 
+@pytest.mark.full
 def test_a_published_version_is_offered_and_never_replaced(
     ground: Ground, tmp_path: Path, entitled: Person, sign_in: SignIn
 ) -> None:

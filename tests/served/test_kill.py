@@ -122,9 +122,21 @@ def test_told_to_stop_past_its_grace_a_stream_is_cut_and_paid_as_far_as_it_is_kn
     ("signals", "grace", "known"),
     [
         # As long as it is granted, the answer is awaited.
-        pytest.param(signal.SIGTERM, 30, (9, "provider", "client_gone"), id="told-to-stop"),
+        pytest.param(
+            signal.SIGTERM,
+            30,
+            (9, "provider", "client_gone"),
+            id="told-to-stop",
+            marks=pytest.mark.full,
+        ),
         # Past the grace the time counts, up to the reservation.
-        pytest.param(signal.SIGTERM, 6, (70, "estimated", "client_gone"), id="past-its-grace"),
+        pytest.param(
+            signal.SIGTERM,
+            6,
+            (70, "estimated", "client_gone"),
+            id="past-its-grace",
+            marks=pytest.mark.full,
+        ),
         pytest.param(signal.SIGKILL, 30, (70, "estimated", "crashed"), id="killed"),
     ],
 )

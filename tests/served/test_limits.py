@@ -164,6 +164,7 @@ def test_a_count_whose_length_is_not_said_counts_by_what_came(
     assert ends == [400, 400, 400, 429]
 
 
+@pytest.mark.full
 def test_ten_wrong_passwords_lock_an_account_for_a_minute_wherever_they_come_from(
     limited: Service, database: Database
 ) -> None:
