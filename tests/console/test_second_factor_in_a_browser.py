@@ -225,7 +225,7 @@ def test_sessions_end_when_idle_after_twelve_hours_and_by_their_operator(
         open_own_page(page)
         ends = page.get_by_role("button", name=re.compile("^End the session"))
         expect(ends).to_have_count(2)
-        theirs = page.get_by_role("row").filter(has=ends).filter(has_not_text="This one")
+        theirs = page.get_by_role("listitem").filter(has=ends).filter(has_not_text="This one")
         theirs.get_by_role("button").click()
         expect(ends).to_have_count(1)
         put_away(page)
