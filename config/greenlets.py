@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
-from typing import Any, ParamSpec, TypeVar
+from functools import partial
+from typing import Any, ParamSpec, TypeVar, cast
 
 from gevent import Greenlet, GreenletExit, Timeout, idle
 from gevent.monkey import is_module_patched
@@ -60,6 +61,33 @@ def within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.
         return function(*args, **kwargs)
     # Outside the block, so that the error keeps no reference to the interrupted frames.
     raise TimeoutError
+
+
+def await_within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Returns a function's result, or raises ``TimeoutError`` after so many seconds, while the function goes on.
+
+    For what must not be interrupted: a pool of connections loses one to a wait that was. Plain threads have no limit.
+    """
+    if not is_module_patched("threading"):
+        return function(*args, **kwargs)
+    attempt = partial(_outcome, function, *args, **kwargs)
+    task = Greenlet.spawn(copy_context().run, attempt)
+    task.join(seconds)
+    if not task.ready():
+        raise TimeoutError
+    result, error = task.value
+    if error is not None:
+        raise error
+    return cast("R", result)
+
+
+def _outcome(
+    function: Callable[..., Any], *args: Any, **kwargs: Any
+) -> tuple[Any, Exception | None]:
+    try:
+        return function(*args, **kwargs), None
+    except Exception as error:  # noqa: BLE001 - raised again for the caller; gevent would print it
+        return None, error
 
 
 def lull(seconds: float) -> None:
@@ -166,10 +194,7 @@ class Aside:
             # answers by milliseconds only. Not for Python code: a thread that waits for the processor while it holds
             # the interpreter would stop all others.
             os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
-        try:
-            return work(*args, **kwargs), None
-        except Exception as error:  # noqa: BLE001 - raised again for the caller; gevent would print it
-            return None, error
+        return _outcome(work, *args, **kwargs)
 
     def _no_turn(self) -> ServiceUnavailable:
         self.in_vain += 1

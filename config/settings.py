@@ -14,7 +14,7 @@ from environs import validate
 from accounts.connections import provider_settings
 from config.api.description import description_settings
 from config.db.connections import database
-from config.db.replica import REPLICA
+from config.db.replica import REPLICA, ReplicaConnection
 from config.env.addresses import address_or_empty, certificates, redis_address, sentry_dsn
 from config.env.reading import env, seal
 from config.env.secret_files import NOT_EMPTY, secret
@@ -213,7 +213,9 @@ TEMPLATES = [
 
 DATABASES = {"default": database(_database, max_size=16, timeout=5)}
 if _replica:
-    DATABASES[REPLICA] = database(_replica, max_size=4, timeout=2)
+    DATABASES[REPLICA] = database(
+        _replica, connection_class=ReplicaConnection, max_size=4, timeout=2
+    )
 
 # Without an address, each process counts by itself.
 CACHES = {"default": {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATION": CACHE_URL}}

@@ -56,6 +56,7 @@ class PooledConnection(psycopg.Connection[Any]):
     Management commands and the worker of queued jobs set no ``statement_timeout`` and so wait for ever.
     """
 
+    alias = DEFAULT_DB_ALIAS
     patience: float | None = FIRST_ANSWER_SECONDS
     lender: ConnectionPool[Any]
 
@@ -116,9 +117,8 @@ class PooledConnection(psycopg.Connection[Any]):
     def _give_up(self) -> None:
         """Closes this connection and replaces the idle ones: they share its fate, and the pool would try each."""
         self.close()
-        for alias in connections:
-            if pool := _django(alias).pool:
-                pool.drain()
+        if pool := _django(self.alias).pool:
+            pool.drain()
 
 
 def release_connection(alias: str = DEFAULT_DB_ALIAS) -> None:

@@ -5,10 +5,14 @@ from typing import NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
 
-from config.db.connections import called, release_connection
+from config.db.connections import PooledConnection, called, release_connection
 
 REPLICA = "replica"
 MOST_BEHIND = timedelta(minutes=5)
+
+
+class ReplicaConnection(PooledConnection):
+    alias = REPLICA
 
 
 class Look(NamedTuple):

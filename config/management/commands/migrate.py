@@ -15,6 +15,8 @@ from config.db.connections import called
 
 # Less than the second after which a server looks for deadlocks: it is the migration that gives way, never a call.
 LOCK_WAIT = "800ms"
+# Every fifth time: that look is also what ends an autovacuum in the way.
+LONGER_WAIT = "1500ms"
 PAUSE_SECONDS = 2.0
 # Some ten minutes: longer than jobs hold a table, shorter than nobody notices.
 ATTEMPTS = 200
@@ -26,7 +28,7 @@ class Command(migrate.Command):
     def handle(self, *args: Any, **options: Any) -> None:
         for left in reversed(range(ATTEMPTS)):
             try:
-                _wait_for_locks(LOCK_WAIT)
+                _wait_for_locks(LOCK_WAIT if left % 5 else LONGER_WAIT)
                 with connection.execute_wrapper(_patient_where_nobody_waits):
                     super().handle(*args, **options)
                 return

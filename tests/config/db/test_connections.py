@@ -1,5 +1,7 @@
 """Waiting for a database: not longer than it may work, and never for one that is frozen."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from threading import Barrier, Thread
@@ -14,6 +16,7 @@ from config.api.error_mapping import problem_of
 from config.db import connections as db_connections
 from config.db.connections import PooledConnection, release_connection
 from tests.config.own_postgres import OwnPostgres, own_postgres
+from tests.tools.folders import ROOT
 
 SHORT = "-c statement_timeout=300ms"
 PATIENCE = 0.6
@@ -158,3 +161,16 @@ def test_a_restart_that_ends_all_idle_connections_costs_nobody_an_error() -> Non
 
 def test_the_pool_of_the_service_is_made_of_such_connections() -> None:
     assert settings.DATABASES["default"]["OPTIONS"]["pool"]["connection_class"] is PooledConnection
+
+
+def test_a_wait_that_was_given_up_takes_no_connection_from_the_pool() -> None:
+    """A pool keeps those who wait; who was interrupted would be lent a connection for ever."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.config.db.late_for_the_pool"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.stdout.splitlines() == ["3", "lent again"], done.stderr
