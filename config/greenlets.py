@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
-from functools import partial
 from typing import Any, ParamSpec, TypeVar, cast
 
 from gevent import Greenlet, GreenletExit, Timeout, idle
@@ -63,18 +62,19 @@ def within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.
     raise TimeoutError
 
 
-def await_within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Returns a function's result, or raises ``TimeoutError`` after so many seconds, while the function goes on.
+def take_whole(take: Callable[[], R], give_back: Callable[[R], object]) -> R:
+    """What ``take`` returns; where its caller is interrupted meanwhile, it goes on and ``give_back`` gets the result.
 
-    For what must not be interrupted: a pool of connections loses one to a wait that was. Plain threads have no limit.
+    For a pool of connections, which lends one for ever to a wait that was interrupted.
     """
     if not is_module_patched("threading"):
-        return function(*args, **kwargs)
-    attempt = partial(_outcome, function, *args, **kwargs)
-    task = Greenlet.spawn(copy_context().run, attempt)
-    task.join(seconds)
-    if not task.ready():
-        raise TimeoutError
+        return take()
+    task = Greenlet.spawn(_outcome, take)
+    try:
+        task.join()
+    except BaseException:
+        task.link_value(lambda done: done.value[1] or give_back(done.value[0]))
+        raise
     result, error = task.value
     if error is not None:
         raise error

@@ -16,6 +16,7 @@ from psycopg_pool import PoolTimeout
 from config import batches
 from config.batches import MOST, Batches, Execution
 from config.db.connections import PooledConnection, StalePlan, borrowed, release_connection
+from config.greenlets import take_whole
 
 Row = tuple[Any, ...]
 # A batch waits for no lock for long: then each of its executions is repeated alone, with the patience of the server.
@@ -73,7 +74,7 @@ class BatchedStatement(Batches["_Execution"]):
             raise OperationalError("the server does not answer")
         while True:
             try:
-                return borrowed()
+                return borrowed(take_whole)
             except PoolTimeout:
                 if monotonic() > min(until, BatchedStatement.answered_at + AWAY_SECONDS):
                     raise

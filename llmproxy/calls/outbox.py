@@ -12,7 +12,7 @@ from threading import Event, Lock, Thread
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
-from config.greenlets import await_within
+from config.greenlets import within
 from llmproxy.dialects.protocol import TokenUsage
 from usage.settlement import After, Settlement, settle
 
@@ -52,7 +52,7 @@ def settle_or_retry(settlement: Settlement) -> Settled:
     if settlement.excess is not None:
         log.warning("provider_report_implausible")
     try:
-        is_settled = await_within(FIRST_SECONDS, _settle, settled)
+        is_settled = within(FIRST_SECONDS, _settle, settled)
     except TimeoutError:
         is_settled = False
     if not is_settled:

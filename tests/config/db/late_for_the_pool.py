@@ -11,13 +11,13 @@ django.setup()
 settings.DATABASES["default"]["OPTIONS"]["pool"]["max_size"] = 1
 
 from config.db.connections import PooledConnection, borrowed, close_pool  # noqa: E402
-from config.greenlets import await_within  # noqa: E402
+from config.greenlets import take_whole, within  # noqa: E402
 
 WAITS = 3
 
 
 def take() -> None:
-    connection = borrowed()
+    connection = borrowed(take_whole)
     connection.lender.putconn(connection)
 
 
@@ -25,7 +25,7 @@ def late(connection: PooledConnection) -> int:
     number = 0
     for _ in range(WAITS):
         try:
-            await_within(0.1, take)
+            within(0.1, take)
         except TimeoutError:
             number += 1
     connection.lender.putconn(connection)
