@@ -15,7 +15,7 @@ from psycopg_pool import PoolTimeout
 
 from config import batches
 from config.batches import MOST, Batches, Execution
-from config.db.connections import PooledConnection, StalePlan, borrowed, release_connection
+from config.db.connections import PooledConnection, StalePlan, release_connection
 from config.greenlets import take_whole
 
 Row = tuple[Any, ...]
@@ -27,6 +27,17 @@ AWAY_SECONDS = 5.0
 _AWAY = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
 # The codes of a server that was ended, and of a pooler that has lost it.
 _LOST = ("57P", "08")
+
+
+def borrowed() -> PooledConnection:
+    """A connection of the pool, for its ``lender`` to take back; Django's way to one takes as long as a statement."""
+    ours: Any = connections[DEFAULT_DB_ALIAS]
+    (pool := ours.pool).open()
+    connection: PooledConnection = take_whole(pool.getconn, pool.putconn)
+    connection.lender = pool
+    if not connection.autocommit:
+        connection.autocommit = True
+    return connection
 
 
 class BatchedStatement(Batches["_Execution"]):
@@ -74,7 +85,7 @@ class BatchedStatement(Batches["_Execution"]):
             raise OperationalError("the server does not answer")
         while True:
             try:
-                return borrowed(take_whole)
+                return borrowed()
             except PoolTimeout:
                 if monotonic() > min(until, BatchedStatement.answered_at + AWAY_SECONDS):
                     raise

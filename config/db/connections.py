@@ -6,7 +6,7 @@ whoever has set it) and a moment longer, and is then closed: nobody knows what i
 """
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
@@ -129,19 +129,6 @@ def release_connection(alias: str = DEFAULT_DB_ALIAS) -> None:
     ours = _django(alias)
     if ours.connection is not None and not ours.in_atomic_block:
         ours.close()
-
-
-def borrowed(
-    take_whole: Callable[..., PooledConnection] = lambda take, _: take(),
-) -> PooledConnection:
-    """A connection of the pool, for its ``lender`` to take back; Django's way to one takes as long as a statement."""
-    pool = _django().pool
-    pool.open()
-    connection = take_whole(pool.getconn, pool.putconn)
-    connection.lender = pool
-    if not connection.autocommit:
-        connection.autocommit = True
-    return connection
 
 
 def close_pool() -> None:

@@ -10,14 +10,15 @@ from django.conf import settings  # noqa: E402
 django.setup()
 settings.DATABASES["default"]["OPTIONS"]["pool"]["max_size"] = 1
 
-from config.db.connections import PooledConnection, borrowed, close_pool  # noqa: E402
-from config.greenlets import take_whole, within  # noqa: E402
+from config.db.batching import borrowed  # noqa: E402
+from config.db.connections import PooledConnection, close_pool  # noqa: E402
+from config.greenlets import within  # noqa: E402
 
 WAITS = 3
 
 
 def take() -> None:
-    connection = borrowed(take_whole)
+    connection = borrowed()
     connection.lender.putconn(connection)
 
 

@@ -202,7 +202,7 @@ def test_each_is_an_ordinary_user_without_rights_in_a_file_system_that_nobody_ch
         assert int(status["CapEff"], 16) == int(status["CapBnd"], 16) == 0, name
         assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2"), name
         refused = stack.engine.tried(
-            *("docker", "exec", "--user=0", stack.number(name), "touch", "/root/here")
+            *("docker", "exec", "--user=0", stack.number(name), "touch", "/etc/here")
         )
         assert "Read-only file system" in refused.stdout, name
 
