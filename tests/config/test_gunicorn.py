@@ -308,6 +308,8 @@ def test_the_log_says_which_worker_died_of_what_and_which_one_follows() -> None:
         assert [
             (each["level"], each["pid"], each["signal"]) for each in service.said("worker_killed")
         ] == [("error", worker, "SIGKILL")]
+        # Before it listens for signals, it is killed at the end instead of ended.
+        assert service.get("/livez").status == 204
         service.child.stop()
         assert service.said("Handling signal: term")
         assert service.said(f"Worker exiting (pid: {begun()[1]})")
