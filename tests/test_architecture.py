@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from django.apps import apps
 from django.db import models
+from django.db.migrations.loader import MigrationLoader
 
 ROOT = Path(__file__).resolve().parent.parent
 FLOORS = {"accounts": 0, "licensing": 1, "usage": 2, "releases": 2, "telemetry": 2, "llmproxy": 3}
@@ -33,6 +34,23 @@ def sources() -> Iterator[Path]:
 
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
+
+
+# Of releases that users have; a migration never changes.
+SEVERAL_STEPS = {
+    ("accounts", 3), ("accounts", 6), ("accounts", 10), ("accounts", 14), ("accounts", 18),
+    ("licensing", 7), ("usage", 5), ("usage", 8), ("usage", 11), ("usage", 23),
+}  # fmt: skip
+
+
+def test_a_migration_without_a_transaction_is_one_step() -> None:
+    """``migrate`` tries again where a table was in use, and would find the steps that had been done."""
+    found = {
+        (label, int(name[:4]))
+        for (label, name), each in MigrationLoader(None).disk_migrations.items()
+        if label in FLOORS and not each.atomic and len(each.operations) > 1
+    }
+    assert found == SEVERAL_STEPS
 
 
 def test_every_module_of_the_console_is_framework_or_composition() -> None:

@@ -242,6 +242,15 @@ class TestFiles:
         assert found == {"Acme": 2, "'=Borealis()": 2}
         assert sum(found.values()) == this.cells[2]
 
+    def test_of_a_statement_of_all_has_who_is_not_summed_yet(
+        self, console: Browser, used: dict[str, Any], plan: Plan, by: Actor
+    ) -> None:
+        late = create_client(name="Cumulus", plan=plan, by=by, now=timezone.now())
+        use(User.objects.create(email="cy@cumulus.test", client=late), output=1_000)
+        asked = f"{PAGE}statement.csv?client=all&month={timezone.now():%Y-%m}"
+        rows = csv.DictReader(StringIO(content(console.get(asked))))
+        assert [row["calls"] for row in rows if row["name"] == "Cumulus"] == ["1"]
+
     def test_of_a_month_whose_last_call_still_runs_is_not_final(
         self, console: Browser, used: dict[str, Any]
     ) -> None:

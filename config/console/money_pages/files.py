@@ -21,7 +21,7 @@ from config.console.money_pages.ranking import numbered
 from config.console.tables import Chip, Column, Link, Row, Table
 from config.console.template_tags import dollars
 from config.money import decimal
-from usage.models import DailyUsage, MonthTotal, UsageRecord
+from usage.models import DailyUsage, UsageRecord
 from usage.models.totals import DAILY_SUMS
 from usage.periods import last_months
 from usage.spending.statements import NAMES, Line, Statement, parts, values
@@ -98,8 +98,8 @@ def statement(request: HttpRequest, ending: str) -> StreamingHttpResponse:
 
 def _totals(month: date) -> Iterator[Line]:
     """What each client's calls of a month come to, by the client's name."""
-    known = MonthTotal.objects.filter(month=month).values("client_id")
-    for client in Client.objects.filter(pk__in=known).order_by("name"):
+    settled = UsageRecord.objects.filter(period=month, state=UsageRecord.State.SETTLED)
+    for client in Client.objects.filter(pk__in=settled.values("client_id")).order_by("name"):
         yield Statement(client_id=client.pk, month=month).total()._replace(name=client.name)
 
 

@@ -51,7 +51,7 @@ class Command(BaseCommand):
 def _connected(address: str) -> psycopg.Connection[Any]:
     """A connection outside Django's settings, which hold the service's role."""
     parts = dj_database_url.parse(address)
-    options = {"connect_timeout": 10, **parts.get("OPTIONS", {})}
+    options = {"connect_timeout": 10, "client_encoding": "UTF8", **parts.get("OPTIONS", {})}
     return psycopg.connect(
         dbname=parts["NAME"],
         user=parts["USER"],

@@ -12,6 +12,7 @@ from psycopg import sql
 
 from config.db.roles import NotSplit, service_owns_nothing, split
 from tests.races import race
+from tests.served.service import manage
 
 LOG = ["events"]
 
@@ -147,3 +148,23 @@ def test_a_password_is_kept_as_its_verifier(place: Place) -> None:
         asked = "SELECT rolpassword FROM pg_authid WHERE rolname = %s"
         [[kept]] = superuser.execute(asked, [place.service]).fetchall()
     assert kept.startswith("SCRAM-SHA-256$")
+
+
+def test_a_database_without_an_encoding_is_split_too(place: Place) -> None:
+    name = sql.Identifier(f"{place.name}_raw")
+    create = (
+        "CREATE DATABASE {} TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE_PROVIDER libc LOCALE 'C'"
+    )
+    address = urlsplit(place.address)
+    host, path = address.netloc.rpartition("@")[2], f"/{place.name}_raw"
+    owner, service = (
+        address._replace(netloc=f"{user}@{host}", path=path).geturl()
+        for user in (place.owner, place.service)
+    )
+    with closing(psycopg.connect(place.address, autocommit=True)) as server:
+        server.execute(sql.SQL(create + " OWNER {}").format(name, sql.Identifier(place.owner)))
+        try:
+            environ = {**os.environ, "DATABASE_URL": service, "DATABASE_OWNER_URL": owner}
+            assert "works with the rows" in manage(environ, "split_database_roles")
+        finally:
+            server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
