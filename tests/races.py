@@ -17,7 +17,7 @@ def race(*runners: Callable[[], R]) -> Sequence[R | Exception]:
 
     def run(index: int) -> None:
         try:
-            barrier.wait(timeout=30)
+            barrier.wait(timeout=60)
             ended[index] = runners[index]()
         except Exception as error:  # noqa: BLE001 - what a racer raises is its result
             ended[index] = error

@@ -13,7 +13,7 @@ from itertools import count
 
 HOST = "127.0.0.1"
 LOOKED_EVERY = 0.2
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Balancer:

@@ -30,6 +30,14 @@ def test_any_free_port_can_be_asked_for_that_no_connection_is_given() -> None:
     assert (host, port in ports.OURS) == ("127.0.0.1", True)
 
 
+def test_a_port_that_was_chosen_is_nobody_elses_before_its_server_listens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port = ports.free("127.0.0.1", 0)
+    monkeypatch.setattr(ports, "OURS", range(port, port + 1))
+    assert ports.free("127.0.0.1", 0) != port
+
+
 def test_a_port_is_kept_while_it_is_free() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -16,7 +16,7 @@ IDENTITY = frozenset(
         "licensing_plan", "django_session", "django_migrations",
     }
 )  # fmt: skip
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Breaker:

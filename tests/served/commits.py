@@ -15,7 +15,7 @@ HOST = "127.0.0.1"
 # What PostgreSQL says of a commit: the tag of a COMMIT, or of a statement by itself that wrote rows, and that it is
 # idle, with no transaction open. It says both at once, when all is done.
 COMMITTED = re.compile(rb"(COMMIT|(INSERT 0|UPDATE|DELETE) [1-9]\d*)\0Z\0\0\0\x05I")
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Wire:

@@ -15,7 +15,7 @@ def all_at_once(
     together = Barrier(count)
 
     def run(number: int) -> R:
-        together.wait(timeout=30)
+        together.wait(timeout=60)
         return act(number)
 
     with ThreadPoolExecutor(count) as pool:

@@ -10,7 +10,7 @@ from typing import Any
 from tests.served.service import HOST, Service
 
 REFRESH = "/v1/auth/refresh"
-PATIENCE = 30.0
+PATIENCE = 60.0
 # Each connection carries one call, whose end is the end of the answer.
 OF_A_CONNECTION = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 

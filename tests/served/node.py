@@ -33,4 +33,4 @@ def running_script(name: str, *arguments: str) -> Iterator[Say]:
 
         yield say
         stdin.close()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0

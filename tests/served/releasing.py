@@ -57,7 +57,7 @@ class ServedPipeline(Pipeline):
     def offered(self, channel: str = "") -> requests.Response:
         """What a shell is offered."""
         address = f"{self.url}/v1/updates/manifest?ch={channel or self.channel}&os=darwin"
-        return requests.get(address, timeout=30)
+        return requests.get(address, timeout=60)
 
     def rows(self, database: Database) -> dict[str, Any]:
         """What the database has of releases, without the number of the last lease."""

@@ -15,7 +15,7 @@ from tests.served.database import Database
 from tests.served.ledger import eventually
 from tests.standins.cdn import Answer, whole
 
-PATIENCE = 30
+PATIENCE = 60
 
 
 class Gate:

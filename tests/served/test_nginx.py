@@ -16,7 +16,7 @@ from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, eventually, the_record
 from tests.served.people import Person
 from tests.served.service import HOST, Service, running_service
-from tests.served.shell import DONE, Shell, stand_in, text_of
+from tests.served.shell import DONE, PATIENCE, Shell, stand_in, text_of
 from tests.served.test_leaving import Caller
 from tests.standins.provider_process import Provider
 from tests.tools.children import Program
@@ -48,7 +48,6 @@ http {{
 TIMEOUTS = {"LLM_KEEPALIVE_SECONDS": "0.3", "TRUSTED_PROXIES": HOST}
 MIB = 1024 * 1024
 CONNECTIONS = 200
-PATIENCE = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +75,7 @@ def front(ground: Ground) -> Iterator[Front]:
             environ=environ,
         ).start()
         try:
-            nginx.wait_until(partial(healthy, HOST, port), seconds=30)
+            nginx.wait_until(partial(healthy, HOST, port), seconds=60)
             yield Front(service=service, port=port, url=f"http://{HOST}:{port}")
         finally:
             nginx.stop()
@@ -102,13 +101,15 @@ def test_words_come_as_they_are_said(
     assert record.end == "client_gone"
 
 
-def test_silence_is_filled_also_before_the_first_byte(shell: Shell) -> None:
-    with shell.stream(stand_in("tokens=1 first=1.2 delay=1.2")) as stream:
-        *blocks, done = stream
-    assert done == DONE
-    first = next(at for at, block in enumerate(blocks) if block != ":")
-    assert first >= 2
-    assert blocks[first:].count(":") >= 2
+@pytest.mark.parametrize("telling", ["first=600", "tokens=9 fault=stall after=1"])
+def test_silence_is_filled_also_before_the_first_byte(
+    shell: Shell, provider: Provider, telling: str
+) -> None:
+    with shell.stream(stand_in(telling)) as stream:
+        if "after" in telling:
+            assert stream.next_event() != DONE
+        assert [next(stream) for _ in range(2)] == [":", ":"]
+    provider.wait_for(lambda stats: stats["requests_open"] == 0)
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from tests.served.database import Database
 from tests.served.ledger import records_of
 from tests.served.people import Person
 from tests.served.service import HOST, WORKERS, Service, running_service
-from tests.served.shell import DONE, Shell, asked, stand_in, text_of
+from tests.served.shell import DONE, PATIENCE, Shell, asked, stand_in, text_of
 from tests.standins.anthropic_server import message, messages_server, text
 from tests.standins.provider_process import Provider
-from tests.standins.raw_server import CHUNKED, GENEROUS, Authority, Peer, playing
+from tests.standins.raw_server import CHUNKED, Authority, Peer, playing
 
 LOOPBACK = x509.IPAddress(ipaddress.ip_address(HOST))
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
@@ -267,7 +267,7 @@ def test_a_provider_is_believed_by_its_certificate_alone_and_let_go_over_tls_too
 
             with shell.stream("Hello") as stream:
                 assert text_of([stream.next_event()]) == "Hello"
-            assert provider.gone.wait(GENEROUS)
+            assert provider.gone.wait(PATIENCE)
 
             wrong = {
                 "of an authority that nobody knows": others.server(LOOPBACK),

@@ -33,7 +33,7 @@ def test_one_of_twenty_refreshes_with_one_token_succeeds_and_the_session_ends(
 
     # The first reuse told operators; the others found the session ended.
     with working_off(service):
-        eventually(lambda: is_worked_off(database))
+        eventually(lambda: is_worked_off(database), seconds=120)
     mails = [path.read_text() for path in (ground.folder / "mail").iterdir()]
     assert sum(f"/admin/accounts/session/{session.pk}/" in mail for mail in mails) == 1
 

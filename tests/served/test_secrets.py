@@ -65,7 +65,7 @@ def test_nothing_that_was_said_or_is_held_reaches_a_log(
     service: Service, database: Database, held: set[str]
 ) -> None:
     with working_off(service) as worker:
-        eventually(lambda: is_worked_off(database))
+        eventually(lambda: is_worked_off(database), seconds=120)
     for log in (service.child.program.log, worker.program.log):
         text = log.read_text()
         assert [json.loads(line) for line in text.splitlines()]

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -63,7 +63,10 @@ def told(ground: Ground) -> Iterator[Told]:
         service = running.enter_context(
             running_service(ground.folder, {**ground.environ, **environ})
         )
-        running.enter_context(working_off(service))
+        worker = running.enter_context(working_off(service))
+        for child in (service.child, worker):
+            # What is killed sends nothing.
+            child.program = replace(child.program, patience=60.0)
         secret = Secrets()
         told = Told(
             collector,
@@ -77,7 +80,7 @@ def told(ground: Ground) -> Iterator[Told]:
             call(told, shell, ground, path, flag)
         be_refused(told, shell)
         shell.post("/v1/auth/password/reset", {"email": told.person.email})
-        eventually(lambda: is_worked_off(ground.database), seconds=60)
+        eventually(lambda: is_worked_off(ground.database), seconds=120)
         running.close()
         assert service.errors() == []
         yield told

@@ -12,6 +12,8 @@ from tests.served.service import running_service, working_off
 
 # Nothing beyond packages is needed: it only waits for long.
 pytestmark = pytest.mark.wire
+# Beside the seconds for which it is no alarm.
+LONG = 120.0
 
 
 def alarms(database: Database) -> list[str]:
@@ -31,9 +33,9 @@ def test_a_missing_worker_is_told_once_by_all_processes_together_and_cleared_whe
             "OPERATOR_EMAILS": "ops@shell.test",
         }
         with running_service(tmp_path, environ, serving="tests.served.watchful_serving") as service:
-            eventually(lambda: alarms(database) == ["alarm:raised worker"])
+            eventually(lambda: alarms(database) == ["alarm:raised worker"], seconds=LONG)
             with working_off(service):
-                eventually(lambda: alarms(database)[1:] == ["alarm:cleared worker"])
+                eventually(lambda: alarms(database)[1:] == ["alarm:cleared worker"], seconds=LONG)
                 # Before the worker is stopped, which is noticed as well.
                 mails = [path.read_text() for path in (tmp_path / "mail").iterdir()]
     assert ["Subject: No worker is running" in mail for mail in mails] == [True]

@@ -24,7 +24,7 @@ from tests.tools.ports import free
 NODE = ROOT / "tests" / "wire"
 PAGE = '<!doctype html><meta charset="utf-8"><script type="module" src="/webview.js"></script>'
 # The calls of a page, one after the other.
-SECONDS = 60
+SECONDS = 120
 WAIT = "const done = arguments[0]; setInterval(() => window.results && done(window.results), 50);"
 
 
@@ -39,7 +39,7 @@ def page_of_a_shell(folder: Path) -> Iterator[str]:
     (folder / "index.html").write_text(PAGE)
     bundle = [NODE / "node_modules/.bin/esbuild", "webview.mjs", "--bundle", "--format=esm"]
     options = [f"--outfile={folder / 'webview.js'}", "--log-level=error"]
-    subprocess.run([*bundle, *options], cwd=NODE, check=True, timeout=PATIENCE)
+    subprocess.run([*bundle, *options], cwd=NODE, check=True, timeout=2 * PATIENCE)
     server = ThreadingHTTPServer((HOST, 0), partial(_Silent, directory=folder))
     thread = Thread(target=server.serve_forever)
     thread.start()
@@ -56,10 +56,13 @@ def in_chromium(url: str) -> dict[str, Any]:
     program = shutil.which("chromium")
     assert program, "Chromium is not installed"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox"], timeout=SECONDS * 1000
+        )
         page = browser.new_page()
+        page.set_default_timeout(SECONDS * 1000)
         page.goto(url)
-        page.wait_for_function("window.results", timeout=SECONDS * 1000)
+        page.wait_for_function("window.results")
         results: dict[str, Any] = page.evaluate("window.results")
         browser.close()
     return results
@@ -82,7 +85,7 @@ def in_webkit(url: str) -> dict[str, Any]:
 def _ask(command: str, **members: Any) -> Any:
     """A command of WebDriver, tried until the driver listens."""
     with requests.Session() as patient:
-        retries = requests.adapters.Retry(connect=8, backoff_factor=0.1)
+        retries = requests.adapters.Retry(connect=9, backoff_factor=0.1)
         patient.mount("http://", requests.adapters.HTTPAdapter(max_retries=retries))
         patient.trust_env = False
         answer = patient.post(command, json=members, timeout=SECONDS + PATIENCE)

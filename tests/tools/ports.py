@@ -1,8 +1,10 @@
 """Ports of this machine: whether one is free, and which one to take."""
 
 import errno
+import os
 import secrets
 import socket
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -12,6 +14,8 @@ HIGHEST = 65535
 # Below those that systems give to connections, which would take one of them before its server starts.
 OURS = range(10_000, 20_000)
 TRIES = 20
+# Taken by no other process here before its server listens; the oldest ones do so by now.
+_claims: deque[int] = deque(maxlen=64)
 CAUSES = {errno.EADDRINUSE: "is taken", errno.EACCES: "is for root only"}
 
 
@@ -44,7 +48,7 @@ def free(host: str, port: int) -> int:
     """The port, or any free one for 0. Raises OSError if nothing can listen on it."""
     for _ in range(0 if port else TRIES):
         with suppress(OSError):
-            return _probed(host, OURS.start + secrets.randbelow(len(OURS)))
+            return _claimed(_probed(host, OURS.start + secrets.randbelow(len(OURS))))
     return _probed(host, port)
 
 
@@ -56,6 +60,21 @@ def _probed(host: str, port: int) -> int:
         probe.bind(address)
         probe.listen(1)
         return int(probe.getsockname()[1])
+
+
+def _claimed(port: int) -> int:
+    """The port, which is this process' own from now on; OSError if another one, or this one, has chosen it."""
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        # A name without a file, which goes with the process.
+        claim.bind(f"\0a port of shell-backend: {port}")
+    except OSError:
+        claim.close()
+        raise
+    if len(_claims) == _claims.maxlen:
+        os.close(_claims.popleft())
+    _claims.append(claim.detach())
+    return port
 
 
 def same_or_free(before: int) -> int:
