@@ -15,7 +15,7 @@ class PasswordLinkQuerySet(models.QuerySet["PasswordLink"]):
 
         A revocation, and with it every new password, moves the person's epoch and voids all earlier links.
         """
-        # A used link does not count as newer: it was taken back unsent, or has moved the epoch.
+        # A used link does not count as newer: its mail was not accepted, or it has moved the epoch.
         newer = PasswordLink.objects.filter(
             user=models.OuterRef("user"),
             kind=models.OuterRef("kind"),
@@ -46,7 +46,7 @@ class PasswordLink(models.Model):
     epoch = models.PositiveIntegerField(help_text="the person's epoch when it was made")
     made_at = models.DateTimeField()
     expires_at = models.DateTimeField()
-    # Or the time when it was taken back, because its mail was not accepted.
+    # Or, until its mail is accepted, when it was made.
     used_at = models.DateTimeField(null=True, blank=True)
 
     # Named here for type checkers; Django adds it.

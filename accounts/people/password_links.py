@@ -150,7 +150,8 @@ def send_link(
     """Makes a link and mails it; returns False for a person who is gone or disabled, and an operator without a factor.
 
     A request of a ``stranger`` is limited and audited here, unless it is tried ``again``: then the first try did both.
-    A link whose mail was not accepted is taken back, so that it does not void an older one that did arrive.
+    A link is good once its mail is accepted, so that one of a try that failed, or whose worker died, neither voids an
+    older one that did arrive nor counts against the next try.
     """
     secret = secrets.token_urlsafe(32)
     link = _make(user_id=user_id, kind=kind, secret=secret, stranger=stranger, again=again, now=now)
@@ -159,8 +160,10 @@ def send_link(
     try:
         mails.send_password_link(link, secret=secret)
     except Exception:
-        _take_back(link, counts=stranger is not None and not again, now=now)
+        if stranger is None or again:
+            link.delete()
         raise
+    PasswordLink.objects.filter(pk=link.pk).update(used_at=None)
     return True
 
 
@@ -226,7 +229,7 @@ def _make(
 
 
 def make_link(user: User, *, kind: PasswordLink.Kind, secret: str, now: datetime) -> PasswordLink:
-    """Stores a link for a user whose row the caller has locked."""
+    """Stores a link for a user whose row the caller has locked. A mailed one is not good yet."""
     return PasswordLink.objects.create(
         user=user,
         kind=kind,
@@ -234,21 +237,14 @@ def make_link(user: User, *, kind: PasswordLink.Kind, secret: str, now: datetime
         epoch=user.epoch,
         made_at=now,
         expires_at=now + LIFETIMES[kind],
+        used_at=None if kind == PasswordLink.Kind.ONE_TIME else now,
     )
-
-
-def _take_back(link: PasswordLink, *, counts: bool, now: datetime) -> None:
-    """Voids a link that was not sent. It is kept if it ``counts``, so that the limit also bounds failing mails."""
-    if counts:
-        PasswordLink.objects.filter(pk=link.pk).update(used_at=now)
-    else:
-        link.delete()
 
 
 def _has_reached_limit(user: User, *, again: bool, now: datetime) -> bool:
     """Whether strangers have reached the limit of resets for a user.
 
-    Resets whose mail failed count too, but not against a retry, which is one of them.
+    Resets whose mail failed the first time count too, but not against a retry, which is one of them.
     """
     since = now - LIFETIMES[PasswordLink.Kind.RESET]
     resets = PasswordLink.objects.filter(user=user, kind=PasswordLink.Kind.RESET, made_at__gt=since)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from smtplib import SMTPRecipientsRefused
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.core import mail
@@ -20,6 +21,7 @@ from procrastinate.jobs import Job
 from accounts import tasks
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, PasswordLink, Session, User
+from accounts.people import mails
 from accounts.people.access import disable, enable
 from accounts.people.password_links import (
     Disabled,
@@ -150,6 +152,21 @@ class TestABrokenMailServer:
                     self.ask(user, now)
         assert [self.ask(user, now + MINUTES, again=True) for _ in range(3)] == [True] * 3
         assert not self.ask(user, now + MINUTES)
+
+    def test_one_whose_worker_was_killed_again_and_again_arrives_in_the_end(
+        self, user: User, now: datetime
+    ) -> None:
+        assert self.ask(user, now)
+        arrived = secret_in(mail.outbox[-1])
+        with pytest.MonkeyPatch.context() as broken:
+            # What follows is not run, as after a kill.
+            broken.setattr(mails, "send_password_link", Mock(side_effect=KeyboardInterrupt))
+            for again in (False, True, True, True, True):
+                with pytest.raises(KeyboardInterrupt):
+                    self.ask(user, now, again=again)
+        assert find_link(arrived, now=now).user == user
+        assert self.ask(user, now + MINUTES, again=True)
+        assert find_link(secret_in(mail.outbox[-1]), now=now + MINUTES).user == user
 
     def test_all_that_waited_for_it_are_no_more_mails_than_three_in_half_an_hour(
         self, user: User, now: datetime
