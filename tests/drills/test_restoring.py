@@ -87,6 +87,8 @@ def loss(
             "DATABASE_OWNER_URL": database.url,
             "LLM_BASE_URL": provider.base_url,
             "EMAIL_URL": (folder / "mail").as_uri(),
+            # A call is still open at the moment, however long it takes to come to it.
+            "LLM_READ_TIMEOUT": "500",
         }
         with running_service(folder, environ) as service:
             service.manage("seed_demo", "--output", str(folder / "demo.json"))

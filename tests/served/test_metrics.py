@@ -29,7 +29,7 @@ from tests.served.database import Database
 from tests.served.ledger import eventually
 from tests.served.people import Person, add_person
 from tests.served.service import HOST, WORKERS, Service, running_service, working_off
-from tests.served.shell import Shell, stand_in
+from tests.served.shell import PATIENCE, Shell, stand_in
 from tests.tools.children import Program
 from tests.tools.folders import ROOT
 from tests.tools.ports import free
@@ -61,7 +61,7 @@ class Measured:
 
     def scrape(self, *, of_worker: bool = False) -> str:
         port = self.worker_port if of_worker else self.port
-        answer = requests.get(f"http://{HOST}:{port}/metrics", timeout=10)
+        answer = requests.get(f"http://{HOST}:{port}/metrics", timeout=PATIENCE)
         assert answer.status_code == 200, answer.text
         return answer.text
 
@@ -124,10 +124,15 @@ def test_a_killed_process_takes_no_count_with_it(measured: Measured) -> None:
     eventually(lambda: shell.get("/livez").status_code == 204)
     assert shell.login("nobody@served.test", "wrong").status_code == 401
     eventually(lambda: measured.number("shell_sign_ins_refused_total") == 7)
-    kept = {int(file.stem.rpartition("_")[2]) for file in folder_of(measured).glob("*.db")}
-    # The master, its workers and what the killed have left.
-    assert len(kept) <= 2 + WORKERS
-    assert kept.isdisjoint({each for each in killed if not lives(each)})
+
+    def is_cleared() -> bool:
+        """There are the master, its workers and what the killed have left, and nothing of each of those."""
+        kept = {int(file.stem.rpartition("_")[2]) for file in folder_of(measured).glob("*.db")}
+        return len(kept) <= 2 + WORKERS and kept.isdisjoint(
+            {each for each in killed if not lives(each)}
+        )
+
+    eventually(is_cleared)
 
 
 @pytest.mark.full
@@ -227,9 +232,11 @@ def test_a_prometheus_wakes_somebody_by_faults_that_happen(
         worker.enter_context(working_off(service))
         eventually(lambda: answers(ports[0]) and answers(ports[1]), seconds=SOON)
         prometheus = running_prometheus(tmp_path, ports, stack)
-        # Nothing but the job has happened yet.
+        # Nothing but the job has happened yet; a slow machine may have alerts of its own.
         wait_for_alerts(prometheus, {"ShellQueueOld"})
-        assert firing(prometheus) == {"ShellQueueOld"}
+        faults = {"ShellNightMissed", "ShellJobsFailed"}
+        misuses = {"ShellProviderFailing", "ShellRefusals", "ShellSignInsRefused"}
+        assert firing(prometheus).isdisjoint(faults | misuses)
         fail_a_night_and_a_job(database)
         shell, spent = (
             sign_in(service, add_person(database, caps)) for caps in ({}, {"monthly_input": 1})
@@ -242,8 +249,7 @@ def test_a_prometheus_wakes_somebody_by_faults_that_happen(
             for _ in range(5):
                 Shell(service.url).login("nobody@served.test", "wrong")
 
-        expected = {"ShellProviderFailing", "ShellRefusals", "ShellSignInsRefused"}
-        wait_for_alerts(prometheus, expected | {"ShellNightMissed", "ShellJobsFailed"}, misuse)
+        wait_for_alerts(prometheus, faults | misuses, misuse)
         with shell.stream(stand_in("tokens=10")) as stream:
             assert stream.rest()
         eventually(lambda: empty_panels(prometheus) == [], seconds=120)
@@ -323,7 +329,9 @@ def empty_panels(prometheus: str) -> list[str]:
         found = []
         for each in panel["targets"]:
             asked = {"query": each["expr"].replace("$__rate_interval", "1m")}
-            answer = requests.get(prometheus.replace("alerts", "query"), params=asked, timeout=10)
+            answer = requests.get(
+                prometheus.replace("alerts", "query"), params=asked, timeout=PATIENCE
+            )
             assert answer.status_code == 200, answer.text
             found += answer.json()["data"]["result"]
         if not found:
@@ -333,7 +341,7 @@ def empty_panels(prometheus: str) -> list[str]:
 
 def firing(prometheus: str) -> set[str]:
     try:
-        answer = requests.get(prometheus, timeout=10)
+        answer = requests.get(prometheus, timeout=PATIENCE)
     except requests.ConnectionError:
         return set()
     # It answers 503 while it starts.
@@ -376,6 +384,6 @@ def program_of(measured: Measured) -> int:
 
 def answers(port: int) -> bool:
     try:
-        return requests.get(f"http://{HOST}:{port}/metrics", timeout=10).status_code == 200
+        return requests.get(f"http://{HOST}:{port}/metrics", timeout=PATIENCE).status_code == 200
     except requests.ConnectionError:
         return False

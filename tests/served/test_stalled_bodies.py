@@ -10,7 +10,6 @@ from tests.served.service import running_service
 
 # More than one process has connections to the database.
 CLIENTS = 20
-ANSWERS = 2.0
 
 
 def test_a_body_that_stalls_holds_no_connection_of_the_database(
@@ -30,6 +29,5 @@ def test_a_body_that_stalls_holds_no_connection_of_the_database(
                 client.sendall(head.encode())
                 # One after the other, so that no two share a query.
                 time.sleep(0.05)
-            began = time.monotonic()
+            # Without a free connection it would be a 503, after a wait for one.
             assert shell.get("/v1/license/status").status_code == 200
-            assert time.monotonic() - began < ANSWERS

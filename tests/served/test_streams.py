@@ -1,7 +1,8 @@
 """Streams as they come: what a shell sees, when the ledger is settled, and every shape a provider gives them."""
 
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from json import dumps, loads
@@ -11,11 +12,11 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from tests.served.conftest import SignIn
+from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database
 from tests.served.ledger import DEADLINE, assert_nothing_is_reserved, eventually, the_record
 from tests.served.people import Person
-from tests.served.service import WORKERS, Service
+from tests.served.service import WORKERS, Service, running_service
 from tests.served.shell import (
     DONE,
     Shell,
@@ -36,14 +37,27 @@ SAID = [chunk(role="assistant", content=""), *(chunk(content=f" {n}") for n in r
 FINISH = chunk("stop")
 ALONE = {"object": "chat.completion.chunk", "choices": [], "usage": USAGE}
 End = UsageRecord.End
-# A time limit of a few seconds that a busy machine notices late.
-SLOW_TIMEOUT = 15
 
 
 @pytest.fixture
 def brisk_shell(brisk: Service, person: Person, sign_in: SignIn) -> Shell:
     """The person, signed in to the service with short silences and little patience."""
     return sign_in(brisk, person)
+
+
+@pytest.fixture(scope="module")
+def filling(ground: Ground) -> Iterator[Service]:
+    """With short silences and as much patience as usual."""
+    with running_service(
+        ground.folder, {**ground.environ, "LLM_KEEPALIVE_SECONDS": "0.2"}
+    ) as service:
+        yield service
+        assert service.errors() == []
+
+
+@pytest.fixture
+def filled_shell(filling: Service, person: Person, sign_in: SignIn) -> Shell:
+    return sign_in(filling, person)
 
 
 def assert_settled(database: Database, person: Person, **values: Any) -> UsageRecord:
@@ -76,10 +90,8 @@ def test_a_stream_is_for_nobody_to_keep_or_to_buffer(shell: Shell) -> None:
         assert list(stream)[-1] == DONE
 
 
-def test_words_come_as_they_are_said_and_not_at_the_end(
-    brisk_shell: Shell, provider: Provider
-) -> None:
-    with brisk_shell.stream(stand_in("tokens=10 fault=stall after=4")) as stream:
+def test_words_come_as_they_are_said_and_not_at_the_end(shell: Shell, provider: Provider) -> None:
+    with shell.stream(stand_in("tokens=10 fault=stall after=4")) as stream:
         assert text_of([stream.next_event() for _ in range(4)])
         assert provider.stats()["streams_open"] == 1
     provider.wait_for(lambda stats: stats["streams_open"] == 0)
@@ -422,22 +434,25 @@ def test_an_event_that_is_too_large_ends_the_stream(
     assert_settled(database, person, end=End.PROVIDER_FAILED)
 
 
-def test_silence_is_filled_with_comments_also_before_the_first_byte(brisk_shell: Shell) -> None:
-    with brisk_shell.stream(stand_in("tokens=1 first=0.7 delay=0.7")) as stream:
-        *blocks, done = stream
-    assert done == DONE
-    first = next(at for at, block in enumerate(blocks) if block != ":")
-    assert first >= 2
-    assert blocks[first:].count(":") >= 2
+@pytest.mark.parametrize("telling", ["held=yes", "tokens=9 fault=stall after=1"])
+def test_silence_is_filled_with_comments_also_before_the_first_byte(
+    filled_shell: Shell, provider: Provider, telling: str
+) -> None:
+    with filled_shell.stream(stand_in(telling)) as stream:
+        if "after" in telling:
+            assert stream.next_event() != DONE
+        assert [next(stream) for _ in range(2)] == [":", ":"]
+    provider.wait_for(lambda stats: stats["requests_open"] == 0)
 
 
 def test_a_failure_after_the_first_comment_is_an_event(
-    brisk_shell: Shell, database: Database, person: Person
+    filled_shell: Shell, database: Database, provider: Provider, person: Person
 ) -> None:
-    with brisk_shell.stream(stand_in("first=0.7 fault=status:500")) as stream:
-        assert stream.status == 200
+    with filled_shell.stream(stand_in("held=yes fault=status:500")) as stream:
+        assert (stream.status, next(stream)) == (200, ":")
+        provider.go()
         *comments, last = stream
-    assert set(comments) == {":"}
+    assert set(comments) <= {":"}
     assert (error_of(last)["code"], error_of(last)["status"]) == ("provider_error", 502)
     assert_settled(database, person, end=End.PROVIDER_FAILED, input_tokens=0, output_tokens=0)
 
@@ -445,28 +460,31 @@ def test_a_failure_after_the_first_comment_is_an_event(
 def test_a_provider_that_falls_silent_is_given_up(
     brisk_shell: Shell, database: Database, provider: Provider, person: Person
 ) -> None:
+    began = time.monotonic()
     with brisk_shell.stream(stand_in("tokens=9 fault=stall after=3")) as stream:
         *blocks, last = stream
+    most = 100 * (time.monotonic() - began)
     assert (error_of(last)["code"], error_of(last)["status"]) == ("provider_timeout", 504)
-    assert ":" in blocks
     provider.wait_for(lambda stats: stats["streams_open"] == 0)
     chunks = [block for block in blocks if block != ":"]
     assert len(chunks) == 3
     record = assert_settled(database, person, end=End.TIMEOUT, source="counted")
     # The silence of two seconds may have been spent on output.
-    assert counted(chunks) + 190 <= record.output_tokens <= counted(chunks) + 100 * SLOW_TIMEOUT
+    assert counted(chunks) + 190 <= record.output_tokens <= counted(chunks) + most
 
 
 def test_a_one_shot_answer_that_does_not_come_is_given_up(
     brisk_shell: Shell, database: Database, provider: Provider, person: Person
 ) -> None:
+    began = time.monotonic()
     response = brisk_shell.complete(stand_in("first=60"))
+    most = 100 * (time.monotonic() - began)
     assert (response.status_code, response.json()["code"]) == (504, "provider_timeout")
     provider.wait_for(lambda stats: stats["requests_open"] == 0)
     # It had the request, and may charge for what it did with it.
     record = assert_settled(database, person, end=End.TIMEOUT, source="estimated")
     assert record.input_tokens == record.reserved_input
-    assert 390 <= record.output_tokens <= 100 * SLOW_TIMEOUT
+    assert 390 <= record.output_tokens <= most
 
 
 def test_no_call_lasts_longer_than_a_call_may(
@@ -475,7 +493,7 @@ def test_no_call_lasts_longer_than_a_call_may(
     with brisk_shell.stream(stand_in("tokens=100000 delay=0.1")) as stream:
         *blocks, last = stream
     assert error_of(last)["code"] == "provider_timeout"
-    assert len(blocks) > 10
+    assert text_of([block for block in blocks if block != ":"])
     provider.wait_for(lambda stats: stats["streams_open"] == 0)
     record = assert_settled(database, person, end=End.TIMEOUT, source="counted")
-    assert record.output_tokens > 10
+    assert record.output_tokens > 0

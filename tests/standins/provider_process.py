@@ -45,6 +45,10 @@ class Provider:
         work: dict[str, list[dict[str, Any]]] = self._call("GET", "/__work")
         return work
 
+    def go(self) -> None:
+        """Calls that are held are answered, until the next reset."""
+        self._call("POST", "/__go")
+
     def reset(self) -> None:
         """Set the counters to zero and forget the last body."""
         self._call("POST", "/__reset")

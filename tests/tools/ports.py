@@ -48,7 +48,7 @@ def free(host: str, port: int) -> int:
     """The port, or any free one for 0. Raises OSError if nothing can listen on it."""
     for _ in range(0 if port else TRIES):
         with suppress(OSError):
-            return _claimed(_probed(host, OURS.start + secrets.randbelow(len(OURS))))
+            return _probed(host, _claimed(OURS.start + secrets.randbelow(len(OURS))))
     return _probed(host, port)
 
 

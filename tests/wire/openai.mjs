@@ -83,7 +83,8 @@ const does = {
   async abort(client, ask) {
     const controller = new AbortController();
     const call = client.chat.completions.create(ask, { signal: controller.signal });
-    setTimeout(() => controller.abort(), 300);
+    // The request has reached the provider by then, also on a machine with much else to do.
+    setTimeout(() => controller.abort(), 3_000);
     await call;
     return {};
   },

@@ -8,6 +8,7 @@ Words are quoted as in a shell; an unknown one is a 400.
     tokens=N         an answer of exactly N tokens, unless max_tokens cuts it
     overrun=N        N tokens more than max_tokens allows
     first=SECONDS    silence before the first byte of the response
+    held=yes         silence before the first byte until `POST /__go`
     thinks=N         so many tokens a second are made unseen in these silences, and reported as reasoning
     pause=SECONDS    such a silence in a stream, after N events (after=N)
     mark=TEXT        names the call in `GET /__work`, which says what was made and reported for it
@@ -50,6 +51,7 @@ class Behaviour:
     tokens: int = 0
     overrun: int = 0
     first: float = 0.0
+    held: str = "no"
     thinks: int = 0
     pause: float = 0.0
     mark: str = ""

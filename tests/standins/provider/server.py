@@ -141,6 +141,7 @@ class Provider:
         """Forgets everything but what is open now."""
         self.counted: Counter[str] = Counter()
         self.last: Json | None = None
+        self.go = Event()
         self.work: dict[str, list[Json]] = {}
 
     def __call__(self, environ: Json, start_response: Callable[..., Any]) -> list[bytes]:
@@ -160,6 +161,9 @@ class Provider:
                 call.respond(200, self.last)
             case ("GET", "/__work"):
                 call.respond(200, self.work)
+            case ("POST", "/__go"):
+                self.go.set()
+                call.respond(200, {})
             case ("POST", "/__reset"):
                 self.reset()
                 call.respond(200, {})
@@ -207,6 +211,8 @@ class Provider:
         body, asked = answer.body, answer.asked
         with call.watched():
             work.think(asked.first)
+            if asked.held == "yes":
+                self.go.wait()
             if asked.fault.startswith("status:"):
                 status = int(asked.fault.removeprefix("status:"))
                 raise ApiError(status, asked.message, retry_after=asked.retry_after)
