@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -77,13 +77,11 @@ class Pair:
     def frozen(self) -> Iterator[None]:
         """It neither answers nor refuses, as behind a network that is cut."""
         pids = tree(self.child.pid)
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+        _signal(pids, signal.SIGSTOP)
         try:
             yield
         finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
+            _signal(pids, signal.SIGCONT)
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +199,13 @@ _NOTED = """
 INSERT INTO accounts_auditevent (at, action, actor, target, target_id, request_id, reason)
 VALUES (now(), 'test:noted', 'test', 'test', 'test', '', '')
 """
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        # One for a connection that has just ended may be gone.
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _eventually(holds: Callable[[], bool]) -> None:
