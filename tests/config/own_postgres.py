@@ -4,7 +4,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.tools.children import Child
@@ -32,7 +32,7 @@ class OwnPostgres:
         """All of its processes at once; nothing is written any more."""
         with self.frozen():
             for process in [*_children(self.child.pid), self.child.pid]:
-                os.kill(process, signal.SIGKILL)
+                _send(process, signal.SIGKILL)
         self.child.stop()
 
     @contextmanager
@@ -42,13 +42,13 @@ class OwnPostgres:
         processes = [self.child.pid]
         os.kill(self.child.pid, signal.SIGSTOP)
         for process in _children(self.child.pid):
-            os.kill(process, signal.SIGSTOP)
+            _send(process, signal.SIGSTOP)
             processes.append(process)
         try:
             yield
         finally:
             for process in processes:
-                os.kill(process, signal.SIGCONT)
+                _send(process, signal.SIGCONT)
 
 
 @contextmanager
@@ -59,6 +59,12 @@ def own_postgres() -> Iterator[OwnPostgres]:
             yield server
         finally:
             server.stop()
+
+
+def _send(process: int, number: signal.Signals) -> None:
+    """One whose connection has just ended, or that was killed, may be gone."""
+    with suppress(ProcessLookupError):
+        os.kill(process, number)
 
 
 def _children(pid: int) -> list[int]:
