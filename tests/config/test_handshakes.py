@@ -19,7 +19,7 @@ def told(request: pytest.FixtureRequest) -> dict[str, Any]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=270,
         check=False,
     )
     assert done.returncode == 0, done.stderr
