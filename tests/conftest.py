@@ -26,6 +26,8 @@ from accounts.keys import key_ring, signing_keys
 from accounts.keys.key_ring import ring
 from accounts.models import Client, User
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
+from config.middleware import health
+from config.ratelimits import servers
 from licensing.licences import create_client
 from licensing.models import Plan
 from llmproxy.calls import outbox, watch
@@ -102,6 +104,16 @@ def _tables_are_emptied_by_delete() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DatabaseOperations, "sql_flush", flush)
         patch.setattr(flushing, "emit_post_migrate_signal", lambda *args, **kwargs: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _a_busy_machine_is_no_lost_server() -> Iterator[None]:
+    """Who is asked in this process has time to answer; tests of servers that hang give them less."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in servers.TIMEOUTS:
+            patch.setitem(servers.TIMEOUTS, name, 60.0)
+        patch.setattr(health, "_database", health.Probe(health._query_database, seconds=60.0))
         yield
 
 

@@ -21,7 +21,7 @@ from tests.tools.redis import available
 pytestmark = [pytest.mark.wire, pytest.mark.skipif(not available(), reason="no Redis here")]
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 40) -> None:
+def eventually(holds: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not come about"
