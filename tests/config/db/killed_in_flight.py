@@ -14,7 +14,7 @@ from gevent.event import Event  # noqa: E402
 from config import batches  # noqa: E402
 from config.db.batching import BatchedStatement  # noqa: E402
 
-SECONDS = 10
+SECONDS = 60
 
 
 class _Doubling(BatchedStatement):
@@ -75,7 +75,7 @@ if __name__ == "__main__":
         "OPTIONS": {"pool": True},
     }
     settings.configure(DATABASES={"default": database})
-    batches.PATIENCE_SECONDS = 1
+    batches.PATIENCE_SECONDS = batches.WAIT_SECONDS = SECONDS
     # gevent prints the errors of greenlets by itself.
     gevent.get_hub().exception_stream = None
     print(json.dumps({kind: _ends(kind) for kind in ("waiting", "in flight")}))

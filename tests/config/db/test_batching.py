@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from operator import itemgetter
-from threading import Event
+from threading import Barrier, Event
 from time import monotonic, sleep
 from typing import Any
 
@@ -26,8 +26,15 @@ from tests.races import race
 from tests.tools.folders import ROOT
 
 pytestmark = pytest.mark.django_db(transaction=True)
-SECONDS = 20.0
+SECONDS = 60.0
 BY_BOOK = itemgetter("book")
+
+
+@pytest.fixture(autouse=True)
+def _slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where time runs out in a test, it says so."""
+    monkeypatch.setattr(batches, "WAIT_SECONDS", SECONDS)
+    monkeypatch.setattr(batching, "AWAY_SECONDS", SECONDS)
 
 
 @pytest.fixture
@@ -228,7 +235,7 @@ def test_a_locked_row_is_waited_for_by_its_own_caller_alone(
         holder.execute("SELECT book FROM shelf WHERE book = 'Emma' FOR UPDATE")
         with ThreadPoolExecutor(3) as pool:
             waits = pool.submit(_in_thread, TOUCH, {"book": "Emma"})
-            sleep(0.01)
+            until(lambda: _waits_for(holder))
             others = [pool.submit(_in_thread, TOUCH, each) for each in named("Ulysses", "Dracula")]
             assert [each.result(SECONDS) for each in others] == [("Ulysses",), ("Dracula",)]
             assert not waits.done()
@@ -501,11 +508,18 @@ def test_all_who_wait_fail_at_once_where_the_server_is_away(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batching, "AWAY_SECONDS", 0.0)
+    real, tries = batching.borrowed, []
+
+    def borrowed() -> Any:
+        until(lambda: len(PUT.waiting) == 8)
+        tries.append(True)
+        return real()
+
     with all_connections_in_use(options), ThreadPoolExecutor(8) as pool:
-        began = monotonic()
+        monkeypatch.setattr(batching, "borrowed", borrowed)
         asking = [pool.submit(_in_thread, PUT, each) for each in named(*"abcdefgh")]
         ended = [each.exception(SECONDS) for each in asking]
-        assert monotonic() - began < 8 * 0.2
+    assert len(tries) == 1
     assert [type(each) for each in ended] == [OperationalError] * 8
     assert books() == ["Emma"]
 
@@ -524,10 +538,17 @@ def test_who_waited_for_a_flight_without_an_answer_does_not_wait_for_another(
         psycopg.connect(**connection.get_connection_params()) as other,
     ):
         other.execute("LOCK TABLE shelf")
-        asking = [pool.submit(_in_thread, PUT, each) for each in named(*"abcdef")]
+        all_here = Barrier(6)
+
+        def ask(values: Any) -> Any:
+            all_here.wait(SECONDS)
+            return _in_thread(PUT, values)
+
+        asking = [pool.submit(ask, each) for each in named(*"abcdef")]
         ended = [each.exception(SECONDS) for each in asking]
     assert [type(each) for each in ended] == [OperationalError] * 6
-    assert sum("does not answer" in str(each) for each in ended) == 6 - batches.FLIGHTS
+    # On a slow machine not all of the four flights leave before the first has waited too long.
+    assert sum("does not answer" in str(each) for each in ended) >= 6 - batches.FLIGHTS
     assert books() == ["Emma"]
 
 
@@ -553,7 +574,7 @@ def test_a_killed_greenlet_takes_no_other_along() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=True,
     )
     assert json.loads(done.stdout) == {

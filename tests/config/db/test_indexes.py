@@ -13,7 +13,7 @@ from django.core.management.base import SystemCheckError
 from django.db import connection
 
 pytestmark = pytest.mark.django_db(transaction=True)
-SECONDS = 30
+SECONDS = 60
 
 
 @pytest.fixture

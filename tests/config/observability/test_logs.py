@@ -311,10 +311,10 @@ def test_uncaught_errors_are_written_without_messages(
     sys.excepthook(ValueError, error, None)
     thread = threading.Thread(target=failing, args=(PROMPT,))
     thread.start()
-    thread.join(10)
+    thread.join(60)
     leaver = threading.Thread(target=sys.exit, args=(PASSWORD,))
     leaver.start()
-    leaver.join(10)
+    leaver.join(60)
     assert [line["event"] for line in written.lines()] == ["uncaught", "uncaught_in_thread"]
     assert_no_secret(written)
     assert capfd.readouterr().err == ""
