@@ -48,7 +48,7 @@ def test_a_process_that_is_gone_has_no_tree_and_computes_nothing() -> None:
 
 def test_the_time_of_a_child_is_counted_while_it_lives() -> None:
     with parent("stays") as (pid, child):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 100
         while cpu_seconds([child]) < 0.25:
             assert time.monotonic() < deadline
         assert cpu_seconds(tree(pid)) >= 0.25

@@ -11,7 +11,7 @@ import pytest
 from tests.bench.durable import durable_database
 from tests.bench.standby import lagging, standby
 
-PATIENCE = 30.0
+PATIENCE = 100.0
 
 
 # Nothing beyond packages is needed: a copy of a server takes long, and only the bench needs one.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def until(true: Callable[[], object], *, seconds: float = 20.0) -> None:
+def until(true: Callable[[], object], *, seconds: float = 60.0) -> None:
     """Returns once it is true; fails if it is not by then."""
     deadline = time.monotonic() + seconds
     while not true():

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from tests.local.processes import alive, until
-from tests.tools.folders import ROOT
+from tests.tools.folders import ROOT, is_held
 from tests.tools.throwaway import PREFIX, YOUNG_SECONDS
 
 WITH = [sys.executable, "-m", "tests.tools", "with", "--"]
@@ -64,7 +64,8 @@ def test_nothing_outlives_a_kill_and_its_folder_goes_with_the_next_run(tmp_path:
         assert run.stdout is not None
         pid, folder = run.stdout.readline().split()
         run.kill()
-    until(lambda: not alive(int(pid)))
+    # Its last process has ended when nobody holds the folder.
+    until(lambda: not alive(int(pid)) and not is_held(Path(folder)))
     assert Path(folder).exists()
     long_ago = time.time() - YOUNG_SECONDS - 60
     os.utime(Path(folder) / "lock", (long_ago, long_ago))

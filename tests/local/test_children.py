@@ -14,6 +14,8 @@ from tests.tools.children import Child, Program
 from tests.tools.folders import ROOT
 
 SLEEP = "import time; time.sleep(600)"
+# In short sleeps: a signal just before a long one is heard after it.
+LISTEN = "import time\nwhile True: time.sleep(0.05)"
 # Starts a child of its own, says its number, and hears no polite request.
 STUBBORN = f"""
 import signal, subprocess, sys, time
@@ -32,7 +34,7 @@ time.sleep(600)
 """
 
 
-def start(log: Path, code: str, *, patience: float = 10.0) -> Child:
+def start(log: Path, code: str, *, patience: float = 60.0) -> Child:
     command = [sys.executable, "-c", code]
     return Program(
         name="the child", command=command, log=log, environ=os.environ, patience=patience
@@ -63,7 +65,7 @@ def test_ctrl_c_at_the_terminal_does_not_reach_it(tmp_path: Path) -> None:
 
 def test_it_is_asked_to_end_and_may_tidy_up(tmp_path: Path) -> None:
     code = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(print('tidy')))\n"
-    child = start(tmp_path / "log", f"{code}print('up', flush=True)\nsignal.pause()")
+    child = start(tmp_path / "log", f"{code}print('up', flush=True)\n{LISTEN}")
     until(lambda: "up" in said(child))
     child.stop()
     assert said(child) == "up\ntidy\n"

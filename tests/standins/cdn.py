@@ -5,7 +5,6 @@
 
 import argparse
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -182,12 +181,11 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("folder", type=Path)
     options = parser.parse_args()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sys.exit(0))
+    # Waited for, because a handler may come just before a pause that it should end.
+    signal.pthread_sigmask(signal.SIG_BLOCK, wishes := {signal.SIGTERM, signal.SIGINT})
     with running_cdn(options.folder, port=options.port) as cdn:
         print(f"listening on {cdn.url}", flush=True)
-        while True:
-            signal.pause()
+        signal.sigwait(wishes)
 
 
 if __name__ == "__main__":

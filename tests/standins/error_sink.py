@@ -5,7 +5,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
 
-SECONDS = 10
+SECONDS = 60
 
 
 class Sink:

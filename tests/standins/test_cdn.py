@@ -88,6 +88,6 @@ def test_it_ends_when_it_is_told_to(tmp_path: Path, wish: signal.Signals) -> Non
         assert "listening on" in process.stdout.readline()
         os.kill(process.pid, wish)
         try:
-            assert process.wait(timeout=20) == 0
+            assert process.wait(timeout=60) == 0
         finally:
             process.kill()

@@ -23,7 +23,7 @@ HOST = "127.0.0.1"
 PERSON, PASSWORD = "grace", "a password of theirs"
 # Characters that a client must encode before it puts them into a header.
 CLIENT_ID, CLIENT_SECRET = "shell-client", "canary+Secret/9%:&=7"
-PATIENCE = 30.0
+PATIENCE = 60.0
 HIDDEN = re.compile(r"<input[^>]*type=\"hidden\"[^>]*>")
 ATTRIBUTE = re.compile(r"(name|value)=\"([^\"]*)\"")
 
