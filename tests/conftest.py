@@ -1,5 +1,6 @@
 """What tests share: people of a client, tokens of their own, and a clock that is theirs."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -36,6 +37,7 @@ from tests.served.database import new_database
 from tests.tools.postgres import MIGRATED
 
 FROM_MIGRATIONS = {"django_content_type", "auth_permission"}
+NEARLY_MIDNIGHT = timedelta(seconds=20)
 PASSWORD = "correct horse battery staple"
 # Of a page in a browser, on a machine that has much else to do; the library waits for 5 seconds.
 expect.set_options(timeout=20_000)
@@ -84,6 +86,15 @@ def _nothing_left_over(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if {"db", "transactional_db"} & set(request.fixturenames):
         shared_cache.clear()
+
+
+@pytest.fixture(autouse=True)
+def _of_one_day() -> None:
+    """Usage is counted by the day and the month (UTC): a test that would last into the next one waits for it."""
+    now = datetime.now(UTC)
+    left = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), UTC) - now
+    if left < NEARLY_MIDNIGHT:
+        time.sleep(left.total_seconds())
 
 
 @pytest.fixture(autouse=True, scope="session")
