@@ -30,6 +30,8 @@ EVENTS = 3
 SIGNED_OUT = "signed out"
 # More than ask for a new password in a run; each asks once.
 FORGETFUL = 900
+# Twice of what nobody may wait for.
+LEAVES_AFTER = 30.0
 # Half of the life of an access token.
 YOUNG_SECONDS = 1800.0
 
@@ -100,7 +102,7 @@ class Traffic:
         people = make_callers(stage.database, len(self.kinds), caps={})
         self.people: dict[str, Caller] = dict(zip(self.kinds, people, strict=True))
         self._forgetful = iter(forgetful(stage, self.people["reset"], FORGETFUL))
-        self._shells = {kind: Shell(self.service.url) for kind in self.kinds}
+        self._shells = {kind: Shell(self.service.url, patience=LEAVES_AFTER) for kind in self.kinds}
         self.sign_in()
         self._key: str | None = None
         self._batch: list[dict[str, Any]] = []
@@ -223,7 +225,7 @@ class Traffic:
     def _login(self) -> tuple[int, str]:
         person = self.people["login"]
         self.told.tried += 1
-        answer = Shell(self.service.url).login(person.email, person.password)
+        answer = Shell(self.service.url, patience=LEAVES_AFTER).login(person.email, person.password)
         self.told.logins += answer.status_code == 200
         return _outcome(answer)
 
@@ -261,7 +263,9 @@ class Traffic:
 
     def _reset(self) -> tuple[int, str]:
         email = next(self._forgetful)
-        answer = Shell(self.service.url).post("/v1/auth/password/reset", {"email": email})
+        answer = Shell(self.service.url, patience=LEAVES_AFTER).post(
+            "/v1/auth/password/reset", {"email": email}
+        )
         if answer.status_code == 204:
             self.told.mailed.append(email)
         return _outcome(answer, good=(204,))

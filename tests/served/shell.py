@@ -31,8 +31,11 @@ class _From(HTTPAdapter):
 class Shell:
     """Calls ``base_url`` from one address. Each call has its own connection, so that all workers get their share."""
 
-    def __init__(self, base_url: str, *, address: str = "127.0.0.1") -> None:
+    def __init__(
+        self, base_url: str, *, address: str = "127.0.0.1", patience: float = PATIENCE
+    ) -> None:
         self.base_url = base_url
+        self.patience = patience
         self.access = ""
         self.refresh_token = ""
         self._session = requests.Session()
@@ -50,7 +53,7 @@ class Shell:
         return self._session.request(
             method,
             f"{self.base_url}{path}",
-            timeout=PATIENCE,
+            timeout=self.patience,
             **{**options, "headers": {**headers, **options.get("headers", {})}},
         )
 
@@ -92,7 +95,7 @@ class Shell:
         self, path: str, body: dict[str, str], headers: Mapping[str, str | None] | None = None
     ) -> requests.Response:
         response = self._session.post(
-            f"{self.base_url}{path}", json=body, headers=headers, timeout=PATIENCE
+            f"{self.base_url}{path}", json=body, headers=headers, timeout=self.patience
         )
         if response.status_code == 200:
             pair = response.json()
