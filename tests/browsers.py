@@ -4,6 +4,8 @@ from playwright.sync_api import ConsoleMessage, Page
 
 # Chromium says so where the driver types into a field before the page has given it the focus.
 TYPED_TOO_EARLY = "Autofocus processing was blocked"
+# How long a page may take on a machine that has much else to do, in milliseconds; the library waits for 5 or 30 s.
+LONGEST = 60_000
 
 
 def note_complaints(page: Page, complaints: list[str]) -> None:
@@ -19,6 +21,8 @@ def note_complaints(page: Page, complaints: list[str]) -> None:
 
 def take_act(page: Page, name: str) -> None:
     """Follows an act on the row that is shown, out of the menu *More* where it is not in sight."""
+    # What is not in sight of half a page may be on the other half.
+    page.wait_for_load_state()
     if page.get_by_role("link", name=name).count() == 0:
         page.locator(".actions summary", has_text="More").click()
     page.get_by_role("link", name=name).first.click()

@@ -33,14 +33,14 @@ from licensing.licences import create_client
 from licensing.models import Plan
 from llmproxy.calls import outbox, watch
 from llmproxy.catalogue import choosing
+from tests.browsers import LONGEST
 from tests.served.database import new_database
 from tests.tools.postgres import MIGRATED
 
 FROM_MIGRATIONS = {"django_content_type", "auth_permission"}
 NEARLY_MIDNIGHT = timedelta(seconds=20)
 PASSWORD = "correct horse battery staple"
-# Of a page in a browser, on a machine that has much else to do; the library waits for 5 seconds.
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=LONGEST)
 
 
 class SecureClient(APIClient):

@@ -12,7 +12,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from accounts.models import Client, PasswordLink, User
 from accounts.people.password_links import send_link
-from tests.browsers import note_complaints
+from tests.browsers import LONGEST, note_complaints
 from tests.conftest import PASSWORD
 
 pytestmark = [pytest.mark.wire, pytest.mark.django_db(transaction=True)]
@@ -45,6 +45,7 @@ def test_a_person_sets_a_password(
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         size = {"width": width, "height": 700}
         page = browser.new_context(java_script_enabled=scripts, viewport=size).new_page()
+        page.set_default_timeout(LONGEST)
         note_complaints(page, complaints)
         page.on("request", lambda request: asked.append((request.url, request.all_headers())))
         page.goto(link[0])
@@ -64,6 +65,8 @@ def test_a_person_sets_a_password(
         expect(entry).to_be_focused()
         expect(entry).to_have_attribute("aria-invalid", "true")
         expect(entry).to_have_accessible_description(re.compile("too short"))
+        # The style sheet may come after the words.
+        page.wait_for_load_state()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         # The style sheet was let through by the policy.
         assert page.locator("main").evaluate("it => getComputedStyle(it).maxWidth") == "416px"

@@ -25,6 +25,8 @@ from tests.races import race
 pytestmark = pytest.mark.django_db(transaction=True)
 BY = Actor(name="the worker, every night")
 AT = time(2, 30)
+# A time of day that workers do not come to while a test runs.
+PASSED = f"{datetime.now(UTC) - timedelta(hours=12):%H:%M}"
 NAMES = [job.name for job in JOBS]
 
 
@@ -93,7 +95,7 @@ def test_many_that_begin_at_once_run_each_job_once(now: datetime) -> None:
 
 def test_several_workers_run_the_night_once(worker: StartWorker) -> None:
     for _ in range(3):
-        worker(NIGHTLY_AT="02:30")
+        worker(NIGHTLY_AT=PASSED)
     eventually(lambda: ended().keys() == set(NAMES))
     eventually(lambda: nights("succeeded") > 0 and not nights("doing"))
     assert ended() == Counter(NAMES)
@@ -106,13 +108,13 @@ def test_a_night_whose_worker_was_killed_is_continued_by_the_next(
     with psycopg.connect(database_url) as other:
         # The sixth of the jobs waits for this.
         other.execute("LOCK TABLE telemetry_event")
-        first = worker(NIGHTLY_AT="02:30")
+        first = worker(NIGHTLY_AT=PASSED)
         eventually(lambda: len(ended()) == NAMES.index("count_telemetry"))
         first.kill()
         first.wait()
         # As if a minute had gone by since its last sign of life.
         ProcrastinateWorker.objects.update(last_heartbeat=datetime.now(UTC) - timedelta(minutes=1))
-    worker(NIGHTLY_AT="02:30")
+    worker(NIGHTLY_AT=PASSED)
     eventually(lambda: ended().keys() == set(NAMES))
     assert ended() == Counter(NAMES)
     assert begun() == 2
@@ -125,7 +127,7 @@ def test_a_long_night_keeps_the_only_place_of_a_worker_from_nothing(
     with psycopg.connect(database_url) as other:
         # The sixth of the jobs waits for this.
         other.execute("LOCK TABLE telemetry_event")
-        worker("--concurrency", "1", NIGHTLY_AT="02:30")
+        worker("--concurrency", "1", NIGHTLY_AT=PASSED)
         eventually(lambda: len(ended()) == NAMES.index("count_telemetry"))
         queue_for_person(to="someone@acme.test", mail=letter("Hello\n\nHello"))
         mails = ProcrastinateJob.objects.filter(queue_name="mail", status="succeeded")

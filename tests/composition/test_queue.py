@@ -1,6 +1,7 @@
 """Queued work survives the worker that was doing it."""
 
 import signal
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -35,7 +36,7 @@ def test_a_worker_sends_what_was_queued(tmp_path: Path, worker: StartWorker) -> 
     eventually(lambda: ["from the queue" in mail for mail in mails(tmp_path)] == [True])
     eventually(lambda: ProcrastinateJob.objects.get(task_name="mail.send").status == "succeeded")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=90) == 0
 
 
 def test_the_job_of_a_killed_worker_is_done_by_the_next(
@@ -105,13 +106,12 @@ def test_a_job_that_one_worker_died_of_is_tried_at_once_and_then_after_growing_w
 ) -> None:
     for attempts in (0, 1, 2, 9):
         stalled("mail.send", attempts=attempts)
+    begun = timezone.now()
     async_to_sync(rescue_jobs)(app.job_manager)
-    waits = [
-        (job.scheduled_at - timezone.now()).total_seconds()
-        for job in ProcrastinateJob.objects.order_by("id")
-        if job.scheduled_at
-    ]
-    assert waits == pytest.approx([0, 26, 74, BACKOFF.longest_seconds], abs=5)
+    ended = timezone.now()
+    waits = [timedelta(seconds=each) for each in (0, 26, 74, BACKOFF.longest_seconds)]
+    for job, wait in zip(ProcrastinateJob.objects.order_by("id"), waits, strict=True):
+        assert begun + wait <= job.scheduled_at <= ended + wait
 
 
 def test_a_job_that_has_ended_after_all_keeps_no_other_from_being_rescued(

@@ -28,6 +28,8 @@ def test_the_brake_is_found_looked_at_and_confirmed(
         assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
         browser.get_by_role("link", name="Confirm the suspensions").click()
         expect(browser.locator(".effects")).to_contain_text("suspends 12 of 12 clients")
+        # Its style may come after its words.
+        browser.wait_for_load_state()
         assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
         browser.get_by_label("Reason").fill("They have all left.")
         browser.get_by_role("button", name="Confirm the suspensions").click()

@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from accounts.models import User
 from releases.models import Publication, Purge, ShellChannel
+from tests.browsers import take_act
 from tests.console.test_in_a_browser import base_url, desk
 from tests.releases import conftest as releasing
 from tests.releases.conftest import Pipeline
@@ -59,10 +60,7 @@ def test_an_operator_steers_a_channel(base_url: str, operator: User, published: 
         page.get_by_role("button", name="Roll back to 1.0.0").click()
         expect(page.locator(".messagelist")).to_contain_text("offers 1.0.0 again")
 
-        halt = page.get_by_role("link", name="Halt")
-        if not halt.is_visible():
-            page.get_by_text("More", exact=True).click()
-        halt.click()
+        take_act(page, "Halt")
         expect(page.locator(".timeline")).to_contain_text("stay on their version")
         page.get_by_label("Reason").fill("Until we know more.")
         page.get_by_role("button", name="Halt").click()

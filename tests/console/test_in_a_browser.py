@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from accounts.models import AuditEvent, Session, User
 from licensing.models import Licence, Standing
-from tests.browsers import note_complaints, take_act
+from tests.browsers import LONGEST, note_complaints, take_act
 from tests.conftest import PASSWORD
 from tests.console.conftest import World
 from usage.models import Override
@@ -45,6 +45,7 @@ def desk(base_url: str, operator: User, **how: Any) -> Iterator[Page]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_context(base_url=base_url, **DESK, **how).new_page()
+        page.set_default_timeout(LONGEST)
         note_complaints(page, complaints)
         page.on("request", lambda request: asked.append(request.url))
         page.goto("/admin/")

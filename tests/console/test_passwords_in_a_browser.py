@@ -12,6 +12,7 @@ from django.urls import reverse
 from playwright.sync_api import Page, expect, sync_playwright
 
 from accounts.models import Client, User
+from tests.browsers import LONGEST
 from tests.conftest import PASSWORD
 from tests.console.test_in_a_browser import desk
 
@@ -73,6 +74,7 @@ def test_a_one_time_password_is_told_and_used(
         page.get_by_label("Reason").fill("Mail is down.")
         page.get_by_role("button", name="Set one-time password").click()
         expect(page.get_by_role("heading", level=1)).to_contain_text(user.email)
+        page.wait_for_load_state()
         shown, address = page.locator("dl.shown-once code").all_inner_texts()
         assert re.fullmatch(r"(\w{4}-){5}\w{3}", shown)
         page.get_by_role("link", name="Done").click()
@@ -104,7 +106,9 @@ def _person(**how: Any) -> Iterator[Page]:
     assert chromium, "Chromium is not installed"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield browser.new_context(viewport={"width": 320, "height": 700}, **how).new_page()
+        page = browser.new_context(viewport={"width": 320, "height": 700}, **how).new_page()
+        page.set_default_timeout(LONGEST)
+        yield page
         browser.close()
 
 

@@ -25,7 +25,7 @@ from accounts.audit import Actor
 from accounts.factors.setting_up import make_set_up_code
 from accounts.models import AuditEvent, Authenticator, ConsoleSession, User
 from config.console.session_store import SessionStore
-from tests.browsers import note_complaints
+from tests.browsers import LONGEST, note_complaints
 from tests.conftest import PASSWORD
 
 pytestmark = [pytest.mark.wire, pytest.mark.django_db(transaction=True)]
@@ -67,6 +67,7 @@ class Desk:
     def page(self) -> Page:
         """A new browser without cookies or passkeys."""
         page = self.browser.new_context(base_url=self.base_url).new_page()
+        page.set_default_timeout(LONGEST)
         note_complaints(page, self.complaints)
         session = page.context.new_cdp_session(page)
         session.send("WebAuthn.enable")
@@ -256,6 +257,7 @@ def test_an_app_is_set_up_by_its_key_and_a_lost_one_is_reset(base_url: str, oper
         page.get_by_role("link", name="Add an authenticator app").click()
         picture = page.get_by_alt_text("The key as a QR code")
         expect(picture).to_be_visible()
+        page.wait_for_load_state()
         assert picture.evaluate("image => image.naturalWidth") > 100
         key = page.locator("#key").inner_text().replace("-", "")
         page.get_by_label("Name").fill("Phone")

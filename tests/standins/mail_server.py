@@ -3,6 +3,7 @@
 import socketserver
 import ssl
 import threading
+from collections.abc import Callable
 from email import message_from_bytes
 from email.message import Message
 from typing import NamedTuple
@@ -24,7 +25,7 @@ class MailServer:
     def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
         self.answers: dict[str, str] = {}
         self.mails: list[Mail] = []
-        # While this is cleared, mails wait for the reply to their last line.
+        # While this is cleared, mails wait for the end of the reply to their last line, however long that takes.
         self.open = threading.Event()
         self.open.set()
         self.closing = threading.Event()
@@ -53,12 +54,14 @@ class MailServer:
         """The number of mails that wait for their reply."""
         return self._waiting
 
-    def take(self, mail: Mail) -> None:
+    def take(self, mail: Mail, say: Callable[[str], None]) -> None:
         with self._lock:
             self.mails.append(mail)
             self._waiting += 1
         try:
-            self.open.wait()
+            # Who sends waits for long only where it hears something.
+            while not self.open.wait(1):
+                say("250-wait")
         finally:
             with self._lock:
                 self._waiting -= 1
@@ -100,7 +103,7 @@ class _Session(socketserver.StreamRequestHandler):
                 case "DATA":
                     self._say("354 go on")
                     message = message_from_bytes(self._data())
-                    self.mail_server.take(Mail(recipients, message))
+                    self.mail_server.take(Mail(recipients, message), self._say)
                     self._say("250 taken")
                     recipients = []
                 case "QUIT":
