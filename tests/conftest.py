@@ -15,6 +15,8 @@ from django.db import connection
 from django.db.backends.postgresql.operations import DatabaseOperations
 from django.test import Client as DjangoClient
 from django.test import override_settings
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from playwright.sync_api import expect
 from pytest_django.plugin import DjangoDbBlocker
 from rest_framework.test import APIClient
@@ -41,6 +43,11 @@ FROM_MIGRATIONS = {"django_content_type", "auth_permission"}
 NEARLY_MIDNIGHT = timedelta(seconds=20)
 PASSWORD = "correct horse battery staple"
 expect.set_options(timeout=LONGEST)
+# The same examples each time, however slow the machine: the library's own deadline is 200 ms for each.
+hypothesis_settings.register_profile(
+    "same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("same")
 
 
 class SecureClient(APIClient):
