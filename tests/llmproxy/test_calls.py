@@ -587,7 +587,11 @@ class TestWatch:
         assert all(each.closed for each in exchanges)
 
     @pytest.mark.parametrize("end", ["stopped", "client_gone", "timeout"])
-    def test_a_cut_call_whose_relay_is_blocked_is_settled(self, call: Call, end: str) -> None:
+    def test_a_cut_call_whose_relay_is_blocked_is_settled(
+        self, call: Call, end: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Longer than this test may stand still.
+        monkeypatch.setattr(watch, "HELD_UP_SECONDS", 300.0)
         watched, exchange = self.watch(call)
         reasons = {"stopped": StopReason.ACCESS_GONE, "client_gone": StopReason.CLIENT_GONE}
         if end == "timeout":
@@ -602,7 +606,8 @@ class TestWatch:
         assert record().end == end
         assert call.id not in watch._calls
 
-    def test_a_long_call_is_left_alone(self, call: Call) -> None:
+    def test_a_long_call_is_left_alone(self, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(watch, "HELD_UP_SECONDS", 300.0)
         _, exchange = self.watch(call)
         call.deadline -= 600
         watch.settle_held_up()

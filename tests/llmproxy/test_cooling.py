@@ -137,8 +137,11 @@ def test_one_call_at_a_time_tries_a_failed_route_after_it(now: datetime) -> None
     assert readiness.cooling(HERE, now=now + 2 * LATER) is None
 
 
-def test_a_process_reads_the_state_of_a_route_once_a_second_at_most(now: datetime) -> None:
-    with mock.patch.object(cache, "get", wraps=cache.get) as reads:
+def test_a_process_reads_the_state_of_a_route_once_for_as_long_as_it_holds(now: datetime) -> None:
+    with (
+        mock.patch.object(readiness, "HOLDS_SECONDS", 600.0),
+        mock.patch.object(cache, "get", wraps=cache.get) as reads,
+    ):
         for _ in range(20):
             readiness.cooling(HERE, now=now)
     keys = [call.args[0] for call in reads.call_args_list]

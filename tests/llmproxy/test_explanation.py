@@ -198,7 +198,7 @@ REFUSALS: dict[str, tuple[str, str, Change]] = {
 @pytest.mark.parametrize("name", REFUSALS)
 def test_the_explanation_fails_where_a_call_is_refused(scene: Scene, name: str) -> None:
     rule, code, change = REFUSALS[name]
-    limit = {"llm.user": "1/m"} if name == "rate limit" else {}
+    limit = {"llm.user": "1/d"} if name == "rate limit" else {}
     with override_settings(RATE_LIMITS=limit):
         change(scene)
         found = explain(user=_again(scene), now=scene.now, model=MODEL, key=scene.key)
@@ -278,7 +278,7 @@ def test_the_page_says_the_answer_and_marks_the_rule(
     scene: Scene, console: Browser, name: str
 ) -> None:
     _, code, change = REFUSALS[name]
-    with override_settings(RATE_LIMITS={"llm.user": "1/m"} if name == "rate limit" else {}):
+    with override_settings(RATE_LIMITS={"llm.user": "1/d"} if name == "rate limit" else {}):
         change(scene)
         key = scene.key.pk if scene.key else ""
         page = reverse("admin:accounts_user_explain", args=[scene.user.pk])

@@ -52,6 +52,8 @@ Script = Callable[[Peer, bytes], object]
 USAGE = {"prompt_tokens": 9, "completion_tokens": 5}
 EMPTY = b"Content-Length: 0\r\n\r\n"
 SECONDS = 1
+# So many routes that a share of the time is short although the time is long.
+SHARES = 60
 
 
 def event(text: str | None) -> bytes:
@@ -235,12 +237,12 @@ def test_a_refusal_that_repeats_a_callers_words_renames_nothing(routed: Routed) 
 def test_a_call_goes_on_to_the_next_route_before_the_first_byte(
     routed: Routed, how: str, streamed: bool
 ) -> None:
-    routed.add({**REFUSALS, **SILENCES}.get(how), read_timeout=SECONDS)
+    limits = {"read_timeout": SECONDS} if how == "hangs" else {}
+    routed.add({**REFUSALS, **SILENCES}.get(how), **limits)
     routed.add(answers("second"))
-    call, began = routed.admit(streamed=streamed), time.monotonic()
-    assert b"second" in (read(stream(call)) if streamed else dumps(complete(call)).encode())
-    # With another route left, nobody waits to ask the first again.
-    assert time.monotonic() - began < SECONDS + 1
+    assert b"second" in routed.ask(streamed=streamed)
+    # With another route left, nobody asks the first again.
+    assert routed.asked == ([1] if how == "closed" else [1, 1])
     record = UsageRecord.objects.get()
     assert (record.provider, record.end, record.source) == ("number-2", "done", "provider")
     assert (record.input_tokens, record.output_tokens) == (9, 5)
@@ -358,15 +360,13 @@ def test_the_last_failure_is_the_calls_where_all_fail(routed: Routed) -> None:
 
 
 def test_the_deadline_covers_all_attempts(routed: Routed, settings) -> None:
-    settings.LLM_MAX_SECONDS = 2.0
+    settings.LLM_MAX_SECONDS = 6.0
     for _ in range(3):
         routed.add(hangs)
-    # The first admission of a process reads a tokenizer.
     call = routed.admit(streamed=False)
-    began = time.monotonic()
     with pytest.raises(ProviderTimeout):
         complete(call)
-    assert 1.9 < time.monotonic() - began < 5.5
+    assert time.monotonic() >= call.deadline
     # Each had its share of the time.
     assert routed.asked == [1, 1, 1]
 
@@ -374,13 +374,13 @@ def test_the_deadline_covers_all_attempts(routed: Routed, settings) -> None:
 def test_a_whole_answer_is_awaited_beyond_its_share_where_nobody_else_can_be_asked(
     routed: Routed, settings
 ) -> None:
-    settings.LLM_MAX_SECONDS = 10.0
+    settings.LLM_MAX_SECONDS = 1.0 * SHARES
     said = answers("first")
     routed.add(lambda peer, asked: (time.sleep(1.5), said(peer, asked)))
-    for _ in range(9):
-        routed.add(answers("next"), calls_per_minute=0)
+    for _ in range(SHARES - 1):
+        routed.add(None, calls_per_minute=0)
     assert b"first" in routed.ask(streamed=False)
-    assert routed.asked == [1] + [0] * 9
+    assert routed.asked == [1]
     assert UsageRecord.objects.get().source == "provider"
 
 
@@ -406,14 +406,14 @@ def test_a_failing_route_cools_down_and_comes_back(routed: Routed) -> None:
 
 
 def test_a_retry_after_is_kept_to(routed: Routed) -> None:
-    routed.add(refuses(429, b"Retry-After: 30"))
-    routed.add(refuses(429, b"Retry-After: 20"))
+    routed.add(refuses(429, b"Retry-After: 300"))
+    routed.add(refuses(429, b"Retry-After: 200"))
     with pytest.raises(ProviderUnavailable):
         routed.ask()
     for _ in range(2):
         with pytest.raises(ProviderUnavailable) as refused:
             routed.admit()
-        assert 15 <= int(refused.value.headers["Retry-After"]) <= 20
+        assert 100 <= int(refused.value.headers["Retry-After"]) <= 200
     assert routed.asked == [1, 1]
     assert UsageRecord.objects.count() == 1
 
@@ -549,7 +549,7 @@ class TestCallersWhoLeave:
     def test_a_whole_answer_is_read_on_beyond_its_share_of_the_time(
         self, routed: Routed, settings
     ) -> None:
-        settings.LLM_MAX_SECONDS = 10.0
+        settings.LLM_MAX_SECONDS = 1.0 * SHARES
         said = answers("first")
 
         def script(peer: Peer, request: bytes) -> None:
@@ -560,8 +560,8 @@ class TestCallersWhoLeave:
             said(peer, request)
 
         routed.add(script)
-        # Each has a tenth of the time.
-        for _ in range(9):
+        # Each has a second.
+        for _ in range(SHARES - 1):
             routed.add(None)
         call = routed.admit(streamed=False)
         with unwatched():

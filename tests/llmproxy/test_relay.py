@@ -363,6 +363,7 @@ def test_a_call_that_is_cut_because_its_process_ends_is_settled(
         if streamed:
             peer.send(CHUNKED)
             peer.chunk(chunk("one"))
+            assert eventually(lambda: call.attempt.meter.deltas > 0)
         time.sleep(0.3)
         watch.end_all()
         peer.wait_until_gone()
@@ -376,7 +377,7 @@ def test_a_call_that_is_cut_because_its_process_ends_is_settled(
     record = UsageRecord.objects.get()
     assert (record.end, record.input_tokens) == ("crashed", record.reserved_input)
     assert record.source == ("counted" if streamed else "estimated")
-    assert 2 <= record.output_tokens < 100
+    assert 2 <= record.output_tokens < record.reserved_output
 
 
 def _told_to_end(timeout: float) -> bytes:
@@ -571,7 +572,11 @@ def test_an_early_report_does_not_cover_later_output(
             peer.chunk(after)
         peer.close()
 
-    with mock.patch.object(reading, "LAST_EVENT_SECONDS", 0.1), play(script) as call:
+    with (
+        mock.patch.object(reading, "LAST_EVENT_SECONDS", 0.1),
+        mock.patch.object(reading, "USAGE_SECONDS", GENEROUS),
+        play(script) as call,
+    ):
         assert read(stream(call)).endswith(DONE)
     record = UsageRecord.objects.get()
     assert (record.end, record.output_tokens, record.source) == ("done", *known)
@@ -855,7 +860,7 @@ def test_a_stream_that_is_left_costs_what_was_delivered_and_may_have_been_made(
 
     with (
         mock.patch.object(watch, "_start"),
-        mock.patch.object(reading, "USAGE_SECONDS", 0.1),
+        mock.patch.object(reading, "USAGE_SECONDS", GENEROUS if known[1] == "provider" else 0.1),
         play(script) as call,
     ):
         answer = stream(call)
@@ -1001,7 +1006,8 @@ class TestResponses:
 
         with play(script, request=self.ASKED) as call:
             answer = stream(call)
-            for _ in range(3):
+            # Keep-alives may come in between.
+            while call.attempt.meter.deltas < len(self.DELTAS):
                 next(answer)
             answer.close()
         record = UsageRecord.objects.get()

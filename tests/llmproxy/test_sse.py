@@ -213,7 +213,7 @@ def test_an_event_in_single_bytes_is_not_searched_again_from_its_start() -> None
     # Looking at everything again at each byte would take minutes.
     raw = b"data: " + b"x" * 600_000 + b"\n\n"
     parser = EventParser()
-    started = time.monotonic()
+    started = time.process_time()
     events = [event for i in range(len(raw)) for event in parser.feed(raw[i : i + 1])]
     assert [event.raw for event in events] == [raw]
-    assert time.monotonic() - started < 20
+    assert time.process_time() - started < 20

@@ -205,7 +205,7 @@ def test_a_dry_run_is_200_and_changes_nothing(pipeline: Pipeline) -> None:
 
 
 def test_publishing_is_limited_by_address(pipeline: Pipeline, settings: Settings) -> None:
-    settings.RATE_LIMITS = {"publish.ip": "2/m"}
+    settings.RATE_LIMITS = {"publish.ip": "2/d"}
     release = pipeline.release()
     codes = [pipeline.post(release, secret="wrong").status_code for _ in range(3)]
     assert codes == [401, 401, 429]

@@ -208,7 +208,7 @@ class TestItsCalls:
     def test_its_calls_count_under_its_persons_rate_limit(
         self, made: Make, signed_in: APIClient, settings
     ) -> None:
-        settings.RATE_LIMITS = {"llm.user": "2/m"}
+        settings.RATE_LIMITS = {"llm.user": "2/d"}
         wrong = {"messages": []}
         by_key, other = holding(made()), holding(made())
         codes = [
