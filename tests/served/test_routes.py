@@ -29,16 +29,14 @@ from tests.standins.provider_process import running_provider
 from tests.standins.raw_server import CHUNKED, Peer
 
 STREAMS = int(os.environ.get("FAILOVER_STREAMS", "150"))
-# Of the first provider; the other is waited for.
+# Of a first provider that is silent; any other is waited for.
 READ_SECONDS = 2
 # As the kernel writes it.
 ESTABLISHED = "01"
 MODEL = "stand-in-small"
 
 
-def add_model(
-    database: Database, name: str, first: str, *, read_timeout: int = READ_SECONDS
-) -> None:
+def add_model(database: Database, name: str, first: str, *, read_timeout: int) -> None:
     """A model whose first route is to a provider at this address, and whose second is to the stand-in."""
     with database.rows():
         model = LanguageModel.objects.create(name=name, provider_name=MODEL)
@@ -68,6 +66,7 @@ class First:
     """The provider that a model's first route leads to. It does what the test tells it."""
 
     act: Callable[[Peer], None]
+    patience: int = 200
     asked: int = 0
     gone: Event = field(default_factory=Event)
 
@@ -116,7 +115,8 @@ def ask(
         providers.append(provider)
         _made["model"] += 1
         name = f"routed-{_made['model']}"
-        add_model(database, name, f"http://127.0.0.1:{provider.port}/v1")
+        address = f"http://127.0.0.1:{provider.port}/v1"
+        add_model(database, name, address, read_timeout=first.patience)
         return lambda by=shell: said(by, name)
 
     yield asking
@@ -148,7 +148,8 @@ def said(shell: Shell, model: str) -> tuple[int, str]:
 def test_a_call_goes_on_to_the_other_provider(
     ask, database: Database, person: Person, act: Callable[[Peer], None], is_left: bool
 ) -> None:
-    status, text = ask(First(act))()
+    silent = act is Peer.wait_until_gone
+    status, text = ask(First(act, READ_SECONDS) if silent else First(act))()
     assert (status, text != "first") == (200, True)
     record = the_record(database, person)
     assert (record.provider, record.end, record.source) == ("default", "done", "provider")
@@ -191,7 +192,7 @@ def test_a_failing_provider_cools_down_for_all_processes(ask) -> None:
 def test_silent_streams_of_one_person_send_nobody_else_to_another_provider(
     ask, routed: Service, database: Database, sign_in: SignIn
 ) -> None:
-    first = First(Peer.wait_until_gone)
+    first = First(Peer.wait_until_gone, READ_SECONDS)
     again = ask(first)
     other = sign_in(routed, add_person(database))
     assert [status for status, _ in all_at_once(8, lambda _: again())] == [200] * 8
