@@ -115,7 +115,7 @@ def fail_over(stage: Stage, traffic: Traffic) -> str:
     """The primary dies, and the replica that had to acknowledge each commit takes its place."""
     folder = Path(stage.folder) / "replica"
     folder.mkdir()
-    replica = stage.stack.enter_context(standby(folder, stage.postgres.url))
+    replica = stage.servers.enter_context(standby(folder, stage.postgres.url))
     stage.admin("ALTER SYSTEM SET synchronous_standby_names = '*'")
     stage.admin("SELECT pg_reload_conf()")
     killing.rest(8.0)

@@ -77,7 +77,7 @@ class Stage:
     operator: tuple[str, str]
     service: Service
     worker: Child | None
-    stack: ExitStack
+    servers: ExitStack
     # Of a Redis cluster, in the scenario that has one.
     nodes: list[Server] = field(default_factory=list)
     # The last version that a pipeline has made.
@@ -160,6 +160,8 @@ def stage(folder: Path, unblock: Unblock) -> Iterator[Stage]:
         enter = stack.enter_context
         disk = enter(small_disk(folder / "disk"))
         postgres = enter(_postgres(disk or folder, folder))
+        # Where the database may move to; it is dropped there, so this ends after it.
+        servers = enter(ExitStack())
         database = enter(new_database(unblock, like=SPLIT))
         redis = enter(own_redis())
         provider = enter(running_provider(api_key=os.environ["LLM_API_KEY"]))
@@ -219,7 +221,7 @@ def stage(folder: Path, unblock: Unblock) -> Iterator[Stage]:
             operator=(told["operator_email"], told["operator_password"]),
             service=service,
             worker=start_worker(service),
-            stack=stack,
+            servers=servers,
         )
         stack.callback(made.stop_worker)
         yield made

@@ -28,8 +28,7 @@ class Database:
         self.url = parts.geturl()
         role = f"{SERVICE}@{parts.netloc.rpartition('@')[2]}"
         self.service_url = parts._replace(netloc=role).geturl()
-        self.name, self._host = name, unquote(parts.netloc.rpartition("@")[2])
-        self._unblock = unblock
+        self.name, self._unblock = name, unblock
 
     @contextmanager
     def rows(self) -> Iterator[None]:
@@ -38,10 +37,12 @@ class Database:
         # A pool is shared by alias, and would give connections to the database of the other tests.
         options = {name: value for name, value in settings["OPTIONS"].items() if name != "pool"}
         backend = load_backend(settings["ENGINE"])
+        # Of the server that has it by now.
+        host = unquote(urlsplit(self.url).netloc.rpartition("@")[2])
         before = connections["default"]
         with self._unblock():
             own = backend.DatabaseWrapper(
-                {**settings, "NAME": self.name, "HOST": self._host, "OPTIONS": options}, "default"
+                {**settings, "NAME": self.name, "HOST": host, "OPTIONS": options}, "default"
             )
             connections["default"] = own
             try:
