@@ -53,6 +53,11 @@ class Service:
         children = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children")
         return [int(each) for each in children.read_text().split()]
 
+    def listens(self) -> bool:
+        """Whether all web workers take signals: before, one that is told to stop does not hear it."""
+        workers = self.workers()
+        return len(workers) == int(self.environ["WEB_WORKERS"]) and all(map(_listens, workers))
+
     def manage(self, *arguments: str) -> str:
         """Runs a management command beside it, as an operator does; what it printed."""
         return manage(self.environ, *arguments)
@@ -95,7 +100,19 @@ def running_service(
         child = program.start() if afresh else preloaded.start(program)
         stack.callback(child.stop)
         child.wait_until(partial(healthy, HOST, port), seconds=60)
-        yield Service(child, own)
+        service = Service(child, own)
+        child.wait_until(service.listens, seconds=60)
+        yield service
+
+
+def _listens(worker: int) -> bool:
+    """A worker catches SIGABRT, the last signal that it prepares for; the master, which it is forked from, does not."""
+    try:
+        lines = Path(f"/proc/{worker}/status").read_text().splitlines()
+    except FileNotFoundError:
+        return False
+    (caught,) = (line.split()[1] for line in lines if line.startswith("SigCgt:"))
+    return bool(int(caught, 16) & 1 << signal.SIGABRT - 1)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ def health(service: Service) -> requests.Response:
 def test_balancers_are_told_before_connections_are_refused(
     ground: Ground, person: Person, sign_in: SignIn
 ) -> None:
-    with running_service(ground.folder, {**ground.environ, "DRAIN_SECONDS": "5"}) as service:
+    with running_service(ground.folder, {**ground.environ, "DRAIN_SECONDS": "20"}) as service:
         shell = sign_in(service, person)
         assert (health(service).status_code, health(service).json()["status"]) == (200, "ok")
         with shell.stream(stand_in("tokens=20 delay=0.1")) as stream:
@@ -74,7 +74,7 @@ def test_an_idle_connection_is_closed_without_an_error(ground: Ground) -> None:
 
 @pytest.mark.full
 def test_workers_that_are_replaced_do_not_call_a_service_that_stays_away(ground: Ground) -> None:
-    with running_service(ground.folder, {**ground.environ, "DRAIN_SECONDS": "2"}) as service:
+    with running_service(ground.folder, {**ground.environ, "DRAIN_SECONDS": "60"}) as service:
         before = set(service.workers())
         os.kill(service.child.pid, signal.SIGHUP)
         statuses = set()
@@ -84,5 +84,6 @@ def test_workers_that_are_replaced_do_not_call_a_service_that_stays_away(ground:
                 statuses.add(health(service).status_code)
             time.sleep(0.05)
         assert statuses == {200}
+        eventually(service.listens)
         os.kill(service.child.pid, signal.SIGTERM)
         eventually(lambda: health(service).status_code == 503)
