@@ -119,6 +119,16 @@ def brisk(ground: Ground) -> Iterator[Service]:
         assert unexpected(service.errors()) == []
 
 
+@pytest.fixture(scope="session")
+def filling(ground: Ground) -> Iterator[Service]:
+    """With short silences and as much patience as usual."""
+    with running_service(
+        ground.folder, {**ground.environ, "LLM_KEEPALIVE_SECONDS": "0.2"}
+    ) as service:
+        yield service
+        assert unexpected(service.errors()) == []
+
+
 @pytest.fixture
 def person(database: Database) -> Person:
     """Somebody without caps."""

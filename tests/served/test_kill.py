@@ -42,7 +42,7 @@ def test_a_call_whose_worker_was_killed_is_settled_once_after_its_time(
 ) -> None:
     shell = sign_in(mortal, person)
     before = mortal.workers()
-    with shell.stream(stand_in("tokens=100000 delay=0.02"), max_tokens=500) as stream:
+    with shell.stream(stand_in("tokens=100000 delay=0.2"), max_tokens=500) as stream:
         _wait_for_a_checkpoint(database, person)
         for worker in before:
             os.kill(worker, signal.SIGKILL)
@@ -99,7 +99,7 @@ def test_told_to_stop_past_its_grace_a_stream_is_cut_and_paid_as_far_as_it_is_kn
     impatient = {"GUNICORN_CMD_ARGS": "--graceful-timeout 1"}
     with running_service(ground.folder, {**ground.environ, **impatient}) as service:
         shell = sign_in(service, person)
-        with shell.stream(stand_in("tokens=100000 delay=0.02"), max_tokens=500) as stream:
+        with shell.stream(stand_in("tokens=100000 delay=0.2"), max_tokens=500) as stream:
             _wait_for_a_checkpoint(database, person)
             os.kill(service.child.pid, signal.SIGTERM)
             # Whether there is time for a last word or not, it is not the one of a whole answer.

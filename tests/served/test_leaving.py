@@ -41,7 +41,7 @@ def silent(ground: Ground) -> Iterator[Service]:
     ids=["while-it-speaks", "in-a-silence"],
 )
 def test_a_stream_ends_at_the_provider_when_its_client_leaves(
-    brisk: Service,
+    filling: Service,
     database: Database,
     provider: Provider,
     person: Person,
@@ -50,7 +50,7 @@ def test_a_stream_ends_at_the_provider_when_its_client_leaves(
     telling: str,
     least: int,
 ) -> None:
-    caller = Caller(sign_in(brisk, person), brisk.port, "/v1/llm/stream", stand_in(telling))
+    caller = Caller(sign_in(filling, person), filling.port, "/v1/llm/stream", stand_in(telling))
     caller.read(events=least)
     getattr(caller, how)()
     stats = provider.wait_for(lambda stats: stats["streams_open"] == 0)
@@ -64,9 +64,9 @@ def test_a_stream_ends_at_the_provider_when_its_client_leaves(
 
 
 def test_a_client_that_leaves_before_the_first_byte_is_found_out_too(
-    brisk: Service, database: Database, provider: Provider, person: Person, sign_in: SignIn
+    filling: Service, database: Database, provider: Provider, person: Person, sign_in: SignIn
 ) -> None:
-    caller = Caller(sign_in(brisk, person), brisk.port, "/v1/llm/stream", stand_in("first=60"))
+    caller = Caller(sign_in(filling, person), filling.port, "/v1/llm/stream", stand_in("first=60"))
     provider.wait_for(lambda stats: stats["requests_open"] == 1)
     caller.close()
     provider.wait_for(lambda stats: stats["requests_open"] == 0)
