@@ -22,6 +22,8 @@ from tests.served.service import Service, running_service
 from tests.served.shell import Shell
 from tests.standins.cdn import running_cdn
 
+# One for each test: services share a database, where a version keeps its first signature.
+APPS = ["notes", "proved", "signed", "tauri"]
 ROOT = Path(__file__).resolve().parent.parent.parent
 TAURI = ROOT / "tests" / "wire" / "node_modules" / ".bin" / "tauri"
 
@@ -33,7 +35,7 @@ def entitled(person: Person, database, now) -> Person:
         set_terms(
             licence_id=licence.pk,
             plan=licence.plan,
-            entitlements=["notes", "proved"],
+            entitlements=APPS,
             reason="x",
             by=Actor(name="test"),
             now=now,
@@ -105,7 +107,6 @@ def test_a_published_version_is_offered_and_never_replaced(
 def test_the_documented_shell_installs_what_is_proved_and_nothing_else(
     ground: Ground, tmp_path: Path, entitled: Person, sign_in: SignIn
 ) -> None:
-    # An app of its own: services share a database, where a version keeps its first signature.
     documented = runpy.run_path(str(ROOT / "docs" / "examples" / "python" / "bundle.py"))
     signer, other, refused = Signer(), Signer(), documented["Refused"]
     key, apps = base64.b64encode(signer.public).decode(), tmp_path / "apps"
@@ -146,9 +147,9 @@ def test_a_version_that_minisign_signs_is_published_and_verified_by_it_as_served
         ["minisign", "-G", "-W", "-p", public, "-s", secret], check=True, capture_output=True
     )
     for place in serving(ground, tmp_path, public.read_text().splitlines()[1]):
-        signature = minisign(secret, folder / "bundle.tar.gz", version="1.1.0")
-        place.publish("1.1.0", signature)
-        answer = manifest(sign_in(place.service, entitled), "latest").json()
+        signature = minisign(secret, folder / "bundle.tar.gz", "signed")
+        place.publish("1.0.0", signature, "signed")
+        answer = manifest(sign_in(place.service, entitled), "latest", "signed").json()
         verified(answer, place.storage, folder, public)
 
 
@@ -164,20 +165,18 @@ def test_a_key_that_tauri_made_signs_by_minisign(
     plain = folder / "apps.minisign.key"
     plain.write_bytes(base64.b64decode(secret.read_text()))
     for place in serving(ground, tmp_path, public):
-        signature = minisign(
-            plain, folder / "bundle.tar.gz", version="1.2.0", password="a password\n"
-        )
+        signature = minisign(plain, folder / "bundle.tar.gz", "tauri", password="a password\n")
         # As Tauri's signer writes its files.
         signature.write_bytes(base64.b64encode(signature.read_bytes()))
-        place.publish("1.2.0", signature)
-        answer = manifest(sign_in(place.service, entitled), "latest").json()
+        place.publish("1.0.0", signature, "tauri")
+        answer = manifest(sign_in(place.service, entitled), "latest", "tauri").json()
         (folder / "apps.pub").write_bytes(base64.b64decode(public))
         verified(answer, place.storage, folder, folder / "apps.pub")
 
 
-def minisign(secret: Path, bundle: Path, *, version: str, password: str = "") -> Path:
+def minisign(secret: Path, bundle: Path, app: str, *, password: str = "") -> Path:
     """Signs as docs/operating.md says."""
-    comment = f"timestamp:{int(time.time())}\tfile:bundle.tar.gz\tapp:notes\tversion:{version}"
+    comment = f"timestamp:{int(time.time())}\tfile:bundle.tar.gz\tapp:{app}\tversion:1.0.0"
     subprocess.run(
         ["minisign", "-S", "-s", secret, "-m", bundle, "-t", comment],
         check=True,

@@ -6,7 +6,9 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from os import environ
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,8 @@ http {{
 """
 READERS = 4
 PUBLISHED = 8
+# Some time in the past.
+SIGNED_FROM = 1_763_000_000
 PLATFORMS = ("darwin-aarch64", "windows-x86_64")
 
 
@@ -81,10 +85,12 @@ class Published:
     storage: Path
     signer: Signer
     secret: str
+    numbers: Iterator[int] = field(default_factory=partial(count, 1))
 
-    def release(self, version: str, at: int) -> tuple[bytes, str]:
-        """A manifest and its signature; its artifacts lie in storage."""
-        platforms = {}
+    def release(self) -> tuple[bytes, str]:
+        """A manifest and its signature, newer than those before; its artifacts lie in storage."""
+        number, platforms = next(self.numbers), {}
+        version = f"1.{number}.0"
         for platform in PLATFORMS:
             name = f"shell-{platform}.tar.gz"
             content = f"{platform} {version}".encode() * 500
@@ -102,7 +108,7 @@ class Published:
             "platforms": platforms,
         }
         body = json.dumps(document).encode()
-        return body, self.signer.manifest(body, at)
+        return body, self.signer.manifest(body, SIGNED_FROM + number)
 
     def publish(self, body: bytes, signature: str) -> dict[str, Any]:
         answer = requests.post(
@@ -190,18 +196,17 @@ def test_no_reader_gets_the_old_release_after_the_purge(published: Published) ->
         threading.Thread(target=read_on, args=(published.cdn, each, reads, done))
         for each in [path, f"{path}.minisig"] * (READERS // 2)
     ]
-    started = int(time.time()) - 10_000
     history: list[tuple[float, bytes, bytes]] = []
     for reader in readers:
         reader.start()
     try:
-        for number in range(PUBLISHED):
-            body, signature = published.release(f"1.{number}.0", started + number)
+        for _ in range(PUBLISHED):
+            body, signature = published.release()
             answer = published.publish(body, signature)
             assert answer["purged"] is True, answer
             history.append((time.monotonic(), body, base64.b64decode(signature)))
             seen = len(reads)
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while len(reads) < seen + 50 and time.monotonic() < deadline:
                 time.sleep(0.01)
     finally:
@@ -224,7 +229,7 @@ def _over(history: list[tuple[float, bytes, bytes]], read: Read) -> list[bytes]:
 
 
 def test_the_published_release_is_the_one_offered_and_verifies(published: Published) -> None:
-    body, signature = published.release("2.0.0", int(time.time()) - 1_000)
+    body, signature = published.release()
     assert published.publish(body, signature)["purged"] is True
     again = published.publish(body, signature)
     assert again["purged"] is True
