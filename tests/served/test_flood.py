@@ -36,6 +36,8 @@ ADDRESSES = 20
 MOST_MIB = 64
 # Aimed at is twice the quiet value. A machine that has other things to do is asked again.
 MOST_TIMES, TRIES = 3.0, 3
+# Less than one hash takes, for which others would wait.
+LITTLE_SECONDS = 0.015
 CHANGES, SENDERS = 8, 8
 
 
@@ -80,7 +82,7 @@ def test_a_flood_of_sign_ins_slows_down_nothing_else(
     # Both processes have hashed before, so what is measured is the flood.
     shells = [sign_in(service, person) for _ in range(8)]
     probe, before = Probe(service, shells[0]), memory(service)
-    times = 0.0
+    is_slow = True
     for _ in range(TRIES):
         quiet = probe.p95()
         flooded, told = probe_while_flooded(probe, service)
@@ -93,14 +95,15 @@ def test_a_flood_of_sign_ins_slows_down_nothing_else(
         assert set(told["statuses"]) <= {"401", "503"}
         assert told["statuses"]["401"] > 0
         assert told["silent"] == 0
-        if times <= MOST_TIMES:
+        is_slow = times > MOST_TIMES and flooded > LITTLE_SECONDS
+        if not is_slow:
             break
     probe.close()
     after = memory(service)
     grown = max(after[process] - before[process] for process in before)
     assert after.keys() == before.keys()
     assert grown < MOST_MIB
-    assert times <= MOST_TIMES
+    assert not is_slow
 
 
 def probe_while_flooded(probe: Probe, service: Service) -> tuple[float, dict[str, Any]]:

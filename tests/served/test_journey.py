@@ -1,6 +1,5 @@
 """A day of a shell, from signing in to being locked out and let in again, over real HTTP and real processes."""
 
-import time
 from datetime import UTC, datetime
 from json import loads
 
@@ -13,8 +12,6 @@ from tests.served.people import BY, Person, suspend
 from tests.served.service import Service
 from tests.served.shell import DONE, Shell, asked, stand_in, text_of
 from tests.standins.provider_process import Provider
-
-STOPPED_WITHIN = 15.0
 
 
 def test_a_shell_signs_in_works_is_locked_out_and_works_again(
@@ -65,9 +62,8 @@ def test_the_kill_switch_ends_calls_and_running_streams_and_a_new_login_works(
         refused = shell.get("/v1/license/status")
         assert (refused.status_code, refused.json()["code"]) == (401, "access_revoked")
         assert shell.refresh().json()["code"] == "invalid_refresh_token"
-        revoked = time.monotonic()
+        # By itself it goes on for minutes, and ends with another word.
         *_, last = stream
-        assert time.monotonic() - revoked < STOPPED_WITHIN
     error = loads(last)["error"]
     assert (error["code"], error["status"]) == ("access_revoked", 401)
     assert error["request_id"] == stream.headers["X-Request-ID"]
@@ -87,9 +83,7 @@ def test_a_suspension_ends_running_streams_too(
     with shell.stream(stand_in("tokens=100000 delay=0.05")) as stream:
         stream.next_event()
         suspend(database, person)
-        suspended = time.monotonic()
         *_, last = stream
-        assert time.monotonic() - suspended < STOPPED_WITHIN
     assert loads(last)["error"]["code"] == "licence_suspended"
     provider.wait_for(lambda stats: stats["streams_open"] == 0)
     assert the_record(database, person).end == "stopped"

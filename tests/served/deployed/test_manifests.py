@@ -69,7 +69,7 @@ class Cluster:
         """The body of a good answer, or an empty one; a probe's answer may have none."""
         [found] = json.loads(self.engine.run("docker", "inspect", number))
         address = found["NetworkSettings"]["Networks"][NETWORK]["IPAddress"]
-        with suppress(requests.ConnectionError):
+        with suppress(requests.RequestException):
             answer = requests.get(f"http://{address}:{port}{path}", timeout=30)
             return answer.text or "-" if answer.ok else ""
         return ""

@@ -8,10 +8,12 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 import pytest
+import requests
 
 from tests.served.conftest import Ground
 from tests.served.deployed.engine import Engine, in_time
 from tests.served.service import HOST
+from tests.served.shell import PATIENCE
 from tests.tools.folders import ROOT
 from tests.tools.ports import free
 from tests.tools.run import healthy
@@ -131,7 +133,8 @@ def test_one_instance_serves_while_the_other_is_started_anew(machine: Machine) -
     before = machine.shown(f"shell-web@{second}", "MainPID")
     machine.run("systemctl", "restart", "--no-block", f"shell-web@{second}")
     while machine.shown(f"shell-web@{second}", "MainPID") in {before, "0"}:
-        assert healthy(HOST, first)
+        answer = requests.get(f"http://{HOST}:{first}/healthz", timeout=PATIENCE)
+        assert answer.status_code == 200, answer.text
     in_time(lambda: healthy(HOST, second))
 
 
