@@ -178,6 +178,13 @@ def test_an_expired_token_is_renewed_with_a_refresh_token_that_rotates(
     assert len(set(seen)) == 4
 
 
+def token_in_time(shell: Shell) -> requests.Response:
+    """Who waits for another's refresh for longer than five seconds is told to come again, and does."""
+    while (answer := token(shell)).status_code == 503:
+        pass
+    return answer
+
+
 def test_many_callers_on_all_workers_cause_one_refresh(
     party: OAuthServer, database: Database, person: Person, shell: Shell
 ) -> None:
@@ -185,7 +192,7 @@ def test_many_callers_on_all_workers_cause_one_refresh(
     for _ in range(3):
         expire(database, person)
         before = len(party.asked("refresh_token"))
-        answers = all_at_once(24, lambda _: token(shell))
+        answers = all_at_once(24, lambda _: token_in_time(shell))
         assert {answer.status_code for answer in answers} == {200}
         assert len({answer.json()["access_token"] for answer in answers}) == 1
         assert party.asked("refresh_token")[before:] == [200]

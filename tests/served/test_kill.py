@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,7 +22,7 @@ from tests.served.ledger import (
     the_record,
 )
 from tests.served.people import Person
-from tests.served.service import WORKERS, Service, running_service, working_off
+from tests.served.service import HOST, WORKERS, Service, running_service, working_off
 from tests.served.shell import DONE, Caller, events, stand_in
 from tests.standins.provider_process import Provider
 from usage.models import UsageRecord
@@ -153,16 +154,18 @@ def test_a_whole_answer_that_was_left_is_charged_though_its_process_ends(
     patience = {"GUNICORN_CMD_ARGS": f"--graceful-timeout {grace}"}
     with running_service(ground.folder, {**ground.environ, **patience}) as service:
         shell = sign_in(service, person)
-        first = 8 if grace == 30 and signals == signal.SIGTERM else 60
-        telling = stand_in(f"tokens=9 first={first}")
+        telling = stand_in("tokens=9 held=yes")
         caller = Caller(shell, service.port, "/v1/llm/complete", telling, max_tokens=70)
         provider.wait_for(lambda stats: stats["requests_open"] == 1)
         caller.close()
         # The watch has noticed.
-        time.sleep(4)
+        eventually(lambda: records_of(database, person)[0].client_left_at)
         assert provider.stats()["requests_open"] == 1
         if signals == signal.SIGTERM:
             os.kill(service.child.pid, signals)
+            if known[1] == "provider":
+                eventually(lambda: not _takes_connections(service))
+                provider.go()
             eventually(lambda: service.child.ended is not None)
         else:
             for worker in service.workers():
@@ -221,10 +224,12 @@ def test_told_to_stop_the_service_lets_running_calls_end(
     shell = sign_in(mortal, person)
 
     def call(number: int) -> bool:
-        telling = stand_in("tokens=40 delay=0.05")
+        telling = stand_in("tokens=40 held=yes")
         if number == 0:
             provider.wait_for(lambda stats: stats["requests_open"] == 4)
             os.kill(mortal.child.pid, signal.SIGTERM)
+            eventually(lambda: not _takes_connections(mortal))
+            provider.go()
             return True
         if number % 2:
             return shell.complete(telling).status_code == 200
@@ -235,6 +240,11 @@ def test_told_to_stop_the_service_lets_running_calls_end(
     eventually(lambda: mortal.child.ended == 0)
     assert {record.end for record in records_of(database, person)} == {"done"}
     assert_nothing_is_reserved(database, person)
+
+
+def _takes_connections(service: Service) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, service.port)) == 0
 
 
 def _let_expire(database: Database, record: UsageRecord) -> None:

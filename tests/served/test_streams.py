@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from json import dumps, loads
@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from tests.served.conftest import Ground, SignIn
+from tests.served.conftest import SignIn
 from tests.served.database import Database
 from tests.served.ledger import DEADLINE, assert_nothing_is_reserved, eventually, the_record
 from tests.served.people import Person
-from tests.served.service import WORKERS, Service, running_service
+from tests.served.service import WORKERS, Service
 from tests.served.shell import (
     DONE,
     Shell,
@@ -43,16 +43,6 @@ End = UsageRecord.End
 def brisk_shell(brisk: Service, person: Person, sign_in: SignIn) -> Shell:
     """The person, signed in to the service with short silences and little patience."""
     return sign_in(brisk, person)
-
-
-@pytest.fixture(scope="module")
-def filling(ground: Ground) -> Iterator[Service]:
-    """With short silences and as much patience as usual."""
-    with running_service(
-        ground.folder, {**ground.environ, "LLM_KEEPALIVE_SECONDS": "0.2"}
-    ) as service:
-        yield service
-        assert service.errors() == []
 
 
 @pytest.fixture
