@@ -318,8 +318,8 @@ SIMPLE_JWT = {
     "ACCESS_TOKEN_LIFETIME": timedelta(hours=1),
     "ALGORITHM": "RS256",
     "ISSUER": BASE_URL,
-    # The clocks of hosts differ; AccessToken checks the end of a token without it.
-    "LEEWAY": 60,
+    # Of a token's beginning, where a host's clock was set back; AccessToken checks the end without it.
+    "LEEWAY": 3600,
 }
 REFRESH_LIFETIME = timedelta(days=30)
 

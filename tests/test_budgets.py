@@ -123,7 +123,7 @@ def test_few_files_are_long() -> None:
 def test_the_programs_of_make_run_are_at_most_so_long() -> None:
     standins = ROOT / "tests" / "standins"
     tools = (ROOT / "tests" / "tools").rglob("*.py")
-    assert lines_of(*tools, *(standins / "provider").rglob("*.py"), standins / "cdn.py") <= 3_544
+    assert lines_of(*tools, *(standins / "provider").rglob("*.py"), standins / "cdn.py") <= 3_552
 
 
 def lines_of(*paths: Path) -> int:

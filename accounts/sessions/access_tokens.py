@@ -137,7 +137,7 @@ class AccessToken(Token):
     def verify(self) -> None:
         """Checks the types of the claims that the server decides by, and the exact end.
 
-        The leeway that the backend grants is for ``iat``, because the clocks of hosts differ.
+        The leeway that the backend grants is for ``iat``, because a clock may have been set back.
         """
         ver, iat, exp = (self.payload.get(name) for name in ("ver", "iat", "exp"))
         if type(ver) is not int or type(iat) is not int or type(exp) is not int:

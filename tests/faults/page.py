@@ -132,8 +132,7 @@ def _page(outcomes: Sequence[Outcome]) -> Iterator[str]:
         f"The last to be well again was {slowest.name}, after {_seconds(slowest.recovered)} s. "
         "A whole answer waits for a silent provider as long as `LLM_READ_TIMEOUT` says (here 8 s), a publish two "
         "minutes. A mail whose worker dies after the mail server took it comes twice. With the clock an hour ahead, "
-        "tokens and idle console sessions have ended; with it an hour back, tokens from before are "
-        "refused until a refresh."
+        "tokens and idle console sessions have ended."
     )
     if skipped := [
         f"{outcome.name} ({outcome.skipped})" for outcome in outcomes if outcome.skipped
