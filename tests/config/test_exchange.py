@@ -407,6 +407,8 @@ def silence_is_nothing_yet_and_then_a_time_out(
         if stage in HEADLESS:
             assert exchange.head(SHORT) is None
         assert exchange.chunk(SHORT) is None
+    assert_cut(provider)
+    provider.gone.clear()
     with ask(session, provider.url, read_timeout=SHORT) as exchange:
         # On a slow machine the silence may come before what is to be sent.
         with pytest.raises(TimedOut) as caught:

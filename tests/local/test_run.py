@@ -139,6 +139,11 @@ def call(
         return response.status, json.loads(response.read())
 
 
+def is_well(base: str) -> bool:
+    """Whether the service answers, and its database answered it in time."""
+    return call(base, "GET", "/healthz")[0] == 200
+
+
 def manage_beside(run: Run, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """manage.py in a folder that has the ``.local`` of a run."""
     local = folder / ".local"
@@ -155,7 +160,7 @@ def demo(run: Run) -> dict[str, str]:
 def test_it_goes_on_in_a_folder_of_an_earlier_version(first: Run) -> None:
     person, now = demo(first), environment.read(first.folder / "env")
     assert {name: now[name] for name in SECRETS[:4]} == {name: BEFORE[name] for name in SECRETS[:4]}
-    assert call(person["base_url"], "GET", "/healthz")[0] == 200
+    until(lambda: is_well(person["base_url"]))
     login = {"email": person["email"], "password": PASSWORD}
     status, tokens = call(person["base_url"], "POST", "/v1/auth/login", login)
     assert (status, sorted(tokens)) == (200, ["access", "expires_in", "refresh"])
@@ -259,7 +264,7 @@ def test_a_second_start_in_the_same_folder_is_refused(first: Run, port: int) -> 
     assert second.ended() == 1
     base = demo(first)["base_url"]
     assert f"running already at {base} (process {first.process.pid})" in second.printed
-    assert call(demo(first)["base_url"], "GET", "/healthz")[0] == 200
+    until(lambda: is_well(base))
 
 
 def test_a_copy_on_the_same_port_is_refused_before_anything_starts(
@@ -279,7 +284,7 @@ def test_the_run_goes_on_without_its_cache_and_starts_it_again(first: Run) -> No
         os.kill(cache.info("server")["process_id"], signal.SIGKILL)
     first.wait_for("Redis is started again")
     until(lambda: call(base, "GET", "/healthz")[1]["checks"]["cache"] == "ok", seconds=SECONDS)
-    assert call(base, "GET", "/healthz")[0] == 200
+    until(lambda: is_well(base))
     assert first.process.poll() is None
 
 

@@ -60,7 +60,7 @@ class Redis:
         """A server that answers."""
         child = self.program().start()
         try:
-            child.wait_until(self.answers, seconds=30)
+            child.wait_until(self.answers, seconds=60)
         except BaseException:
             child.stop()
             raise

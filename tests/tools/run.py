@@ -182,7 +182,7 @@ class Start:
             self.say("PostgreSQL answers")
         if servers.cache is not None:
             # The service goes on without it, and so does the run.
-            self._keep(servers.cache.program()).wait_until(servers.cache.answers, seconds=30)
+            self._keep(servers.cache.program()).wait_until(servers.cache.answers, seconds=60)
             self.say("Redis answers")
         elif servers.without_cache:
             self.say("No Redis: this Python has no package of it, so each process counts alone")
@@ -198,7 +198,7 @@ class Start:
         module = ("-m", f"tests.standins.{name}", "--port", str(port), *arguments)
         child = self._keep(self._program(name, *module))
         log = child.program.log
-        child.wait_until(lambda: b"listening on" in log.read_bytes(), seconds=30)
+        child.wait_until(lambda: b"listening on" in log.read_bytes(), seconds=60)
 
     def _web(self) -> None:
         command = ["-m", "gunicorn", "--no-control-socket", "-c", "python:config.gunicorn"]

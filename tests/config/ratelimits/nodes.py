@@ -36,7 +36,7 @@ class Server:
         ).start()
         try:
             # Until then its port is free for another.
-            self._child.wait_until(self.answers, seconds=30)
+            self._child.wait_until(self.answers, seconds=60)
         except BaseException:
             self._child.stop()
             raise
