@@ -65,7 +65,7 @@ def running_cluster(folder: Path) -> Iterator[list[Server]]:
     """Three nodes without replicas."""
     with killed_at_last() as servers:
         for number in range(3):
-            options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--save", ""]
+            options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "10000", "--save", ""]
             servers.append(Server(folder / str(number), _free_for_cluster(), *options))
         nodes = [f"{HOST}:{server.port}" for server in servers]
         create = ["--cluster", "create", *nodes, "--cluster-replicas", "0", "--cluster-yes"]

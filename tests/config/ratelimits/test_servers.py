@@ -107,7 +107,7 @@ def sentinels(tmp_path: Path) -> Iterator[list[Server]]:
             file = tmp_path / f"{number}.conf"
             lines = [
                 f"sentinel monitor main {HOST} {master} 2",
-                "sentinel down-after-milliseconds main 1000",
+                "sentinel down-after-milliseconds main 5000",
                 "sentinel failover-timeout main 5000",
             ]
             file.write_text("\n".join(lines))
