@@ -11,6 +11,7 @@ import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
 from tests.served.database import Database, Unblock, new_database
+from tests.served.ledger import eventually
 from tests.served.people import Person, add_person
 from tests.served.service import Service, manage, running_service
 from tests.served.shell import Shell
@@ -141,8 +142,14 @@ def sign_in() -> SignIn:
 
     def signed_in(service: Service, person: Person, **options: str) -> Shell:
         shell = Shell(service.url, **options)
-        response = shell.login(person.email, person.password)
-        assert response.status_code == 200, response.text
+
+        def is_in() -> bool:
+            response = shell.login(person.email, person.password)
+            assert response.status_code in {200, 503}, response.text
+            return response.status_code == 200
+
+        # A machine that stood still has a statement given up, and the service says to come again.
+        eventually(is_in)
         return shell
 
     return signed_in

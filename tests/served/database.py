@@ -13,6 +13,7 @@ from psycopg import sql
 
 from tests.tools.postgres import SERVICE
 
+CONNECT_SECONDS = 60
 Unblock = Callable[[], AbstractContextManager[None]]
 
 
@@ -36,6 +37,8 @@ class Database:
         settings = connections.databases["default"]
         # A pool is shared by alias, and would give connections to the database of the other tests.
         options = {name: value for name, value in settings["OPTIONS"].items() if name != "pool"}
+        # A test waits for longer than a request may.
+        options["connect_timeout"] = CONNECT_SECONDS
         backend = load_backend(settings["ENGINE"])
         # Of the server that has it by now.
         host = unquote(urlsplit(self.url).netloc.rpartition("@")[2])
