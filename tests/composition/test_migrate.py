@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
+from config.management.commands.migrate import LOCK_WAIT, LONGER_WAIT
 from tests.served.database import Database, new_database
 from tests.served.service import manage
 from tests.tools.folders import ROOT
@@ -44,8 +45,9 @@ def test_a_migration_gives_way_until_its_table_is_free(database: Database) -> No
         psycopg.connect(database.url, autocommit=True) as caller,
     ):
         reader.execute("SELECT count(*) FROM telemetry_dailyshare")
-        # Longer than it may ever stand in the way, and as long as a call waits for a lock.
-        caller.execute("SET lock_timeout = '4s'")
+        # It would stand in the way for as long as there is a reader; a call waits for a lock for 4 seconds.
+        caller.execute("SET lock_timeout = '60s'")
+        assert int(LOCK_WAIT.removesuffix("ms")) < int(LONGER_WAIT.removesuffix("ms")) < 4_000
         with migrating(database, "telemetry", "0003") as process:
             assert process.stdout is not None
             for _ in range(2):
