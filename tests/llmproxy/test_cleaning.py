@@ -283,4 +283,5 @@ def test_a_request_id_that_shows_more_is_withheld_too(request_id: str) -> None:
 def test_the_longest_text_is_cleaned_fast(piece: str) -> None:
     began = time.process_time()
     told(piece * 30_000)
-    assert time.process_time() - began < 0.2
+    # A tenth of a second; what reads a text again from each of its places takes minutes.
+    assert time.process_time() - began < 2
