@@ -66,7 +66,9 @@ def ran(prompt: str, *, shell: Shell, key: str, folder: Path, outside: Proxy) ->
 
 
 def refused(service: Service, person: Person) -> list[Any]:
-    lines = [json.loads(line) for line in service.child.program.log.read_text().splitlines()]
+    text = service.child.program.log.read_text()
+    # The last line may be half written.
+    lines = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
     mine = [line for line in lines if line.get("user") == str(person.id)]
     assert mine
     return [line for line in mine if line["status"] >= 400]

