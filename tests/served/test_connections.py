@@ -255,6 +255,10 @@ def test_a_worker_killed_in_mid_refresh_costs_at_most_the_grant_and_says_so(
         with party.holding():
             all_at_once(2, call)
         eventually(lambda: len(mortal.workers()) == WORKERS and not {*before} & {*mortal.workers()})
+        with database.rows():
+            # A machine that stands still does not outlast it.
+            left = Connection.objects.filter(user=person.id, leased_until__gt=datetime.now(UTC))
+            left.update(leased_until=datetime.now(UTC) + timedelta(hours=1))
         # The row is as it was, and the lease bars everyone until it ends by itself.
         answer = token(shell)
         assert (answer.status_code, answer.json()["code"]) == (503, "service_unavailable")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import boto3
@@ -98,6 +99,10 @@ class Stage:
         eventually(lambda: not {*before} & {*self.service.workers()})
 
     def wait_for_workers(self) -> None:
+        with self.database.rows():
+            # A machine that stands still does not outlast what the dead one has left.
+            left = ShellChannel.objects.filter(pk=CHANNEL, leased_until__gt=Now())
+            left.update(leased_until=Now() + timedelta(hours=1))
         eventually(lambda: len(self.service.workers()) == WORKERS)
 
     def let_the_lease_run_out(self) -> None:
