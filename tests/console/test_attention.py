@@ -121,9 +121,14 @@ def test_budgets_are_told_with_their_forecast(
     set_budget(client_id=world.client.pk, monthly=10_000_000, reason="x", by=by, now=now)
     month = Period.of(now)
     Budget.objects.update(period=month.month, spent=9_900_000, warned_at=now)
-    item = one(now, "budget")
-    assert str(item).startswith("Acme has spent 99 % of its budget: $9.90 of $10.00.")
-    assert ("At this pace it is spent" in str(item)) == (now.day < 30)
+    # On any day: the pace of ten days, and that of a whole month.
+    for at, is_spent in (
+        (month.month_start + timedelta(days=10), True),
+        (month.next_month - timedelta(minutes=1), False),
+    ):
+        item = one(at, "budget")
+        assert str(item).startswith("Acme has spent 99 % of its budget: $9.90 of $10.00.")
+        assert ("At this pace it is spent" in str(item)) == is_spent
     assert (item.level, item.whom) == (Level.WATCH, "8 people")
     Budget.objects.update(spent=14_200_000, exceeded_at=now)
     item = one(now, "budget")

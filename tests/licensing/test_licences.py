@@ -18,7 +18,7 @@ from licensing.licences import (
 from licensing.models import Licence, Plan, Standing
 
 pytestmark = pytest.mark.django_db
-LATER = datetime(2027, 1, 31, tzinfo=UTC)
+LATER = datetime(2127, 1, 31, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -38,12 +38,12 @@ class TestDerivedColumns:
         assert (licence.status, licence.grace_until) == ("active", None)
 
     def test_billing_counts_where_no_operator_spoke(self, licence: Licence) -> None:
-        changed = by_sql("billing_status = 'grace', billing_grace_until = '2027-01-31T00:00:00Z'")
+        changed = by_sql("billing_status = 'grace', billing_grace_until = '2127-01-31T00:00:00Z'")
         assert (changed.status, changed.grace_until) == ("grace", LATER)
 
     def test_the_operator_counts_before_billing(self, licence: Licence) -> None:
         changed = by_sql(
-            "billing_status = 'grace', billing_grace_until = '2027-01-31T00:00:00Z', "
+            "billing_status = 'grace', billing_grace_until = '2127-01-31T00:00:00Z', "
             "operator_status = 'suspended', operator_reason = 'court order'"
         )
         assert (changed.status, changed.grace_until) == ("suspended", None)
@@ -140,7 +140,7 @@ class TestRules:
         assert event.after == {
             "status": "grace",
             "operator_status": "grace",
-            "grace_until": "2027-01-31T00:00:00Z",
+            "grace_until": "2127-01-31T00:00:00Z",
         }
 
     def test_taking_it_back_lets_billing_count_again(
