@@ -176,7 +176,7 @@ def test_a_person_deleted_while_they_change_their_password_is_asked_to_sign_in(
             delete_user(user_id=operator.pk, reason="x", by=by, now=now)
             answer = pool.submit(change)
             until_somebody_waits()
-        asked = answer.result(20)
+        asked = answer.result(100)
     assert (asked.status_code, asked["Location"]) == (
         302,
         "/admin/login/?next=/admin/password_change/",

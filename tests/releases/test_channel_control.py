@@ -294,10 +294,10 @@ def test_the_worker_undoes_the_writes_of_an_interrupted_publish(
     if not first:
         pipeline.publish(pipeline.release("1.0.0"))
     before = None if first else pipeline.stored()
-    unfinished = pipeline.release("2.0.0")
+    unfinished, begun = pipeline.release("2.0.0"), timezone.now()
     interrupt(pipeline, unfinished, monkeypatch)
     [job] = ProcrastinateJob.objects.filter(task_name="releases.place").order_by("-id")[:1]
-    assert job.scheduled_at > timezone.now() + leases.LEASE
+    assert job.scheduled_at > begun + leases.LEASE
     storage_sync.place(**job.args, now=LATER)
     if first:
         assert pipeline.nothing_stored()
