@@ -102,7 +102,7 @@ def test_a_folder_fits_a_screen() -> None:
 
 # Lines of each package without its migrations.
 BUDGETS = {
-    "accounts": 10_925, "config": 13_475, "licensing": 2_027, "llmproxy": 10_895, "releases": 5_334,
+    "accounts": 10_921, "config": 13_475, "licensing": 2_027, "llmproxy": 10_895, "releases": 5_334,
     "telemetry": 1_097, "usage": 4_880,
 }  # fmt: skip
 
