@@ -1,7 +1,8 @@
 """Gathers concurrent executions of one kind into batches (group commit).
 
-While one batch is in flight, further executions wait and then leave together. A leader leaves once its process has
-nothing else to do, for a moment at most: what keeps it busy brings others here.
+While one batch is in flight, further executions wait and then leave together. A flight departs once its process has
+nothing else to do, after a moment at most: what keeps it busy brings others here. It runs in a task of its own that
+nothing interrupts, because others depend on it; a caller that is interrupted gives up its own place only.
 """
 
 from collections import deque
@@ -9,7 +10,7 @@ from threading import Event, Lock
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
-from config.greenlets import lull
+from config.greenlets import lull, run_whole
 
 # A flight that takes longer may be waiting for a lock; the next does not wait behind it.
 PATIENCE_SECONDS = 0.05
@@ -47,11 +48,11 @@ class Batches(Generic[E]):
         self._flights = 0
         self._left_at = 0.0
 
-    def board(self, until: float) -> Any:
-        """What a flight needs, in its leader's thread. Raises what all who wait fail for."""
+    def board(self, leader: E) -> Any:
+        """What a flight needs, for as long as its leader waits. Raises what all who wait fail for."""
 
     def fly(self, batch: list[E], aboard: Any) -> None:
-        """Executes a batch and notes the result of each."""
+        """Executes a batch, which may be empty, and notes the result of each."""
         raise NotImplementedError
 
     def execute(self, execution: E) -> None:
@@ -73,7 +74,7 @@ class Batches(Generic[E]):
             execution.woken = Event()
             leads = self._wait(execution, execution.woken)
         if leads:
-            self._lead(execution)
+            run_whole(self._lead, execution)
 
     def _wait(self, execution: E, woken: Event) -> bool:
         """Whether this execution shall lead; else it is over, or has waited too long."""
@@ -102,7 +103,7 @@ class Batches(Generic[E]):
         try:
             lull(MOMENT_SECONDS)
             try:
-                aboard = self.board(leader.waits_until)
+                aboard = self.board(leader)
             except Exception as error:  # noqa: BLE001 - each caller gets it
                 batch = self._leave(leader, len(self.waiting))
                 for each in batch:
@@ -111,14 +112,15 @@ class Batches(Generic[E]):
                 batch = self._leave(leader, MOST)
                 self.fly(batch, aboard)
         finally:
-            # Also where this greenlet is killed in flight: nobody knows then what has been done.
             self._land(batch)
 
     def _leave(self, leader: E, most: int) -> list[E]:
-        """The next batch: its leader and others that wait."""
+        """The next batch: its leader, unless that has given up, and others that wait."""
         with self._lock:
-            self.waiting.remove(leader)
-            batch = [leader]
+            batch = []
+            if leader in self.waiting:
+                self.waiting.remove(leader)
+                batch.append(leader)
             while self.waiting and len(batch) < most:
                 batch.append(self.waiting.popleft())
             for each in batch:

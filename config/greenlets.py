@@ -62,20 +62,24 @@ def within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.
     raise TimeoutError
 
 
-def take_whole(take: Callable[[], R], give_back: Callable[[R], object]) -> R:
-    """What ``take`` returns; where its caller is interrupted meanwhile, it goes on and ``give_back`` gets the result.
+def begin_whole(work: Callable[..., object], *args: Any) -> None:
+    """Begins work that nothing interrupts and whose result nobody gets; under plain threads it is over on return."""
+    if is_module_patched("threading"):
+        Greenlet.spawn(copy_context().run, work, *args)
+    else:
+        work(*args)
 
-    For a pool of connections, which lends one for ever to a wait that was interrupted.
+
+def run_whole(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Returns the result of work that nothing interrupts: its caller may leave or be killed, and the work goes on.
+
+    For work on behalf of others, such as a batch, and for a pool of connections, which lends one for ever to a wait
+    that was interrupted. Plain threads cannot be interrupted.
     """
     if not is_module_patched("threading"):
-        return take()
-    task = Greenlet.spawn(_outcome, take)
-    try:
-        task.join()
-    except BaseException:
-        task.link_value(lambda done: done.value[1] or give_back(done.value[0]))
-        raise
-    result, error = task.value
+        return work(*args, **kwargs)
+    run = copy_context().run
+    result, error = Greenlet.spawn(run, _outcome, work, *args, **kwargs).get()
     if error is not None:
         raise error
     return cast("R", result)

@@ -84,7 +84,7 @@ def django_db_setup(django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
         settings.DATABASES["default"]["NAME"] = connection.settings_dict["NAME"] = copy.name
         yield
         watch._calls.clear()
-        outbox._pending.clear()
+        outbox._outbox = outbox.Outbox()
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from psycopg_pool import PoolTimeout
 from config import batches
 from config.batches import MOST, Batches, Execution
 from config.db.connections import PooledConnection, StalePlan, release_connection
-from config.greenlets import take_whole
+from config.greenlets import run_whole
 
 Row = tuple[Any, ...]
 # A batch waits for no lock for long: then each of its executions is repeated alone, with the patience of the server.
@@ -29,11 +29,13 @@ _AWAY = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.Int
 _LOST = ("57P", "08")
 
 
-def borrowed() -> PooledConnection:
-    """A connection of the pool, for its ``lender`` to take back; Django's way to one takes as long as a statement."""
-    ours: Any = connections[DEFAULT_DB_ALIAS]
-    (pool := ours.pool).open()
-    connection: PooledConnection = take_whole(pool.getconn, pool.putconn)
+def borrowed(pool: Any) -> PooledConnection:
+    """A connection of the pool, for its ``lender`` to take back; Django's way to one takes as long as a statement.
+
+    For tasks that nothing interrupts: a pool lends one for ever to a wait that was.
+    """
+    pool.open()
+    connection: PooledConnection = pool.getconn()
     connection.lender = pool
     if not connection.autocommit:
         connection.autocommit = True
@@ -59,8 +61,8 @@ class BatchedStatement(Batches["_Execution"]):
 
     def row(self, values: Any) -> Row | None:
         """The row for these values. Types must be clear from the text or the values."""
-        execution = _Execution(values)
         ours: Any = connections[DEFAULT_DB_ALIAS]
+        execution = _Execution(values, ours.pool)
         if ours.in_atomic_block or ours.pool is None:
             with ours.cursor() as cursor:
                 self._execute_one(cursor, execution)
@@ -70,14 +72,18 @@ class BatchedStatement(Batches["_Execution"]):
         self.execute(execution)
         if execution.is_undone:
             with ours.wrap_database_errors:
-                self.fly([execution], borrowed())
+                run_whole(self._repeat, execution)
         return execution.result()
 
-    def board(self, until: float) -> PooledConnection:
+    def _repeat(self, execution: "_Execution") -> None:
+        self.fly([execution], borrowed(execution.pool))
+
+    def board(self, leader: "_Execution") -> PooledConnection:
         """Waits for a connection, as long as the server answers those that have one.
 
-        Who has waited for a flight that got no answer does not wait as long for another.
+        A leader that has waited for a flight without an answer does not wait as long for another.
         """
+        until = leader.waits_until
         if (
             max(until - batches.WAIT_SECONDS, BatchedStatement.answered_at)
             < BatchedStatement.silent_at
@@ -85,7 +91,7 @@ class BatchedStatement(Batches["_Execution"]):
             raise OperationalError("the server does not answer")
         while True:
             try:
-                return borrowed()
+                return borrowed(leader.pool)
             except PoolTimeout:
                 if monotonic() > min(until, BatchedStatement.answered_at + AWAY_SECONDS):
                     raise
@@ -95,7 +101,8 @@ class BatchedStatement(Batches["_Execution"]):
         try:
             if order := self._order:
                 batch = sorted(batch, key=lambda each: order(each.values))
-            self._execute(aboard, batch)
+            if batch:
+                self._execute(aboard, batch)
             BatchedStatement.answered_at = monotonic()
         except Exception as error:  # noqa: BLE001 - each caller gets it
             is_undone = len(batch) > 1 and _is_undone(error)
@@ -165,13 +172,15 @@ class BatchedLookup(BatchedStatement):
 
 
 class _Execution(Execution):
-    """One execution: its values, and its row or error once it is over."""
+    """One execution: its values and the pool of connections, and its row or error once it is over."""
 
-    __slots__ = ("is_undone", "row", "values")
+    __slots__ = ("is_undone", "pool", "row", "values")
 
-    def __init__(self, values: Any) -> None:
+    def __init__(self, values: Any, pool: Any) -> None:
         super().__init__(OperationalError("the statement was not executed"))
         self.values = values
+        # Of the caller: a flight has no connection of Django's.
+        self.pool = pool
         self.is_undone = False
         self.row: Row | None = None
 

@@ -31,7 +31,7 @@ from config.observability import metrics
 from config.observability.metrics_serving import VARIABLE, reserve
 from config.ratelimits import failed_logins
 from llmproxy.calls import call as calls
-from llmproxy.calls import watch
+from llmproxy.calls import outbox, watch
 from llmproxy.calls.call import Call
 from usage.models import UsageRecord
 from usage.settlement import Settlement
@@ -151,6 +151,7 @@ def look() -> None:
     grow(metrics.WAITS.labels("database"), stats.get("requests_queued", 0))
     grow(metrics.WAIT_SECONDS.labels("database"), stats.get("requests_wait_ms", 0) / 1_000)
     grow(metrics.WAITS_FAILED.labels("database"), stats.get("requests_errors", 0))
+    metrics.WAITING.labels("settlement").set(outbox.pending())
     metrics.WAITING.labels("password_hash").set(greenlets.sign_ins.waiting)
     grow(metrics.WAITS_FAILED.labels("password_hash"), greenlets.sign_ins.in_vain)
     for generation, pauses in list(_pauses.items()):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from licensing.callers import Caller
+from llmproxy.calls import outbox
 from llmproxy.calls.estimating import estimate_of
 from llmproxy.catalogue.choosing import Choice, able_targets, choose
 from llmproxy.catalogue.readiness import taken_target
@@ -45,6 +46,7 @@ def admit(
 ) -> Admission:
     """Reserves a call's tokens, and keeps no database connection. ``size``: the bytes of the request."""
     assert caller.client_id is not None
+    outbox.check_room()
     model = choose(request.model, surface=request.surface, caller=caller)
     able, plan = able_targets(model.targets, request), PlanCaps.of(caller)
     wanted = model.output_limit if request.output_wanted is None else request.output_wanted

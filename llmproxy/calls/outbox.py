@@ -1,18 +1,19 @@
 """Settles calls, and retries in the background while the database is unavailable.
 
-The caller waits for the first attempt only. Retries use the same numbers for as long as the process lives; a call whose
-process dies is settled from its last checkpoint.
+Nothing interrupts a settlement: it runs in a task of its own, and its caller waits for a while only. Retries use the
+same numbers for as long as the process lives; a call whose process dies is settled from its last checkpoint.
 """
 
 import logging
 import time
 from collections import deque
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
-from config.greenlets import within
+from config.api.problems import ServiceUnavailable
+from config.greenlets import begin_whole, spawn
 from llmproxy.dialects.protocol import TokenUsage
 from usage.settlement import After, Settlement, settle
 
@@ -21,8 +22,12 @@ log = logging.getLogger(__name__)
 # Seconds between two attempts: the first, and the longest.
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 5.0
-# The time of the first attempt, in which its caller gets no keep-alive; a hanging database takes 9 to fail.
+# The time in which a caller waits without a keep-alive.
 FIRST_SECONDS = 2.0
+# Retries under way: as many as leave in the flights of a batched statement.
+MOST_RETRIES = 128
+# Settlements that are pending in one process before it admits no further call.
+MOST_PENDING = 4_096
 
 
 class Settled(Event):
@@ -32,6 +37,8 @@ class Settled(Event):
         super().__init__()
         self.settlement = settlement
         self.after: After | None = None
+        # Whether the database was away, or has refused it.
+        self.has_failed = False
 
     @property
     def charged(self) -> TokenUsage:
@@ -41,9 +48,73 @@ class Settled(Event):
         )
 
 
-_pending: deque[Settled] = deque()
-_lock = Lock()
-_thread: Thread | None = None
+class Outbox:
+    """The settlements of this process that are pending, most of them in their first attempt."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        # All that are pending, those of them that wait for a retry, and the tasks that retry.
+        self._pending: set[Settled] = set()
+        self._postponed: deque[Settled] = deque()
+        self._retries = 0
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def settle(self, settled: Settled) -> None:
+        """Begins to settle, and waits for a moment."""
+        self._pending.add(settled)
+        begin_whole(self._begin, settled)
+        if settled.has_failed or not settled.wait(FIRST_SECONDS):
+            log.warning("settlement_postponed")
+
+    def _begin(self, settled: Settled) -> None:
+        if self._is_done(settled):
+            return
+        with self._lock:
+            self._postponed.append(settled)
+            is_enough = self._retries >= MOST_RETRIES
+            self._retries += not is_enough
+        if not is_enough:
+            spawn(self._retry)
+
+    def _retry(self) -> None:
+        """Retries postponed settlements one after another, until none is left."""
+        wait = FIRST_WAIT
+        time.sleep(wait)
+        while (settled := self._next()) is not None:
+            if self._is_done(settled):
+                wait = FIRST_WAIT
+                continue
+            self._postponed.append(settled)
+            time.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT)
+
+    def _next(self) -> Settled | None:
+        with self._lock:
+            if self._postponed:
+                return self._postponed.popleft()
+            self._retries -= 1
+        return None
+
+    def _is_done(self, settled: Settled) -> bool:
+        """Whether the record is settled, by this attempt or another, or the database refuses to settle it."""
+        try:
+            settled.after = settle(settled.settlement, now=timezone.now())
+        except (OperationalError, InterfaceError):
+            settled.has_failed = True
+            return False
+        except Exception:
+            # A settlement that the database refuses must not delay the others; the sweep settles it.
+            settled.has_failed = True
+            log.exception("settlement_failed")
+        else:
+            settled.set()
+        self._pending.discard(settled)
+        return True
+
+
+_outbox = Outbox()
 
 
 def settle_or_retry(settlement: Settlement) -> Settled:
@@ -51,63 +122,24 @@ def settle_or_retry(settlement: Settlement) -> Settled:
     settled = Settled(settlement)
     if settlement.excess is not None:
         log.warning("provider_report_implausible")
-    try:
-        is_settled = within(FIRST_SECONDS, _settle, settled)
-    except TimeoutError:
-        is_settled = False
-    if not is_settled:
-        log.warning("settlement_postponed")
-        _retry_later(settled)
+    _outbox.settle(settled)
     return settled
+
+
+def pending() -> int:
+    """The calls of this process that have ended and are not settled."""
+    return len(_outbox)
+
+
+def check_room() -> None:
+    """Raises ``ServiceUnavailable`` while too many settlements are pending for further calls."""
+    if len(_outbox) >= MOST_PENDING:
+        raise ServiceUnavailable(retry_after=round(LONGEST_WAIT))
 
 
 def finish(*, seconds: float) -> bool:
     """Waits for pending settlements before a process ends; returns whether none is left."""
     until = time.monotonic() + seconds
-    while _pending and time.monotonic() < until:
+    while len(_outbox) and time.monotonic() < until:
         time.sleep(FIRST_WAIT)
-    return not _pending
-
-
-def _settle(settled: Settled) -> bool:
-    """False while the database is unavailable. A record that another attempt has settled counts as done."""
-    try:
-        settled.after = settle(settled.settlement, now=timezone.now())
-        settled.set()
-    except (OperationalError, InterfaceError):
-        return False
-    return True
-
-
-def _retry_later(settled: Settled) -> None:
-    global _thread  # noqa: PLW0603 - one thread a process, while settlements are pending
-    with _lock:
-        _pending.append(settled)
-        if _thread is None:
-            _thread = Thread(target=_retry, name="settlement-retry", daemon=True)
-            _thread.start()
-
-
-def _retry() -> None:
-    global _thread  # noqa: PLW0603 - as above
-    wait = FIRST_WAIT
-    while True:
-        time.sleep(wait)
-        wait = min(2 * wait, LONGEST_WAIT)
-        while _pending and _is_done(_pending[0]):
-            _pending.popleft()
-            wait = FIRST_WAIT
-        with _lock:
-            if not _pending:
-                _thread = None
-                return
-
-
-def _is_done(settled: Settled) -> bool:
-    """Whether no retry is needed: the record is settled, or the database refuses to settle it."""
-    try:
-        return _settle(settled)
-    except Exception:
-        # A settlement that the database refuses must not delay the others; the sweep settles it.
-        log.exception("settlement_failed")
-        return True
+    return not len(_outbox)

@@ -30,7 +30,8 @@ READ = 64 * 1024
 class Crowd:
     """``streams`` calls of ``body``, begun evenly over ``ramp`` seconds, the tokens taken in turn.
 
-    A whole answer has ``chunks`` marks. What is not over ``patience`` seconds after the last began has failed.
+    Each is asked ``times`` times, one after another. A whole answer has ``chunks`` marks. What is not over ``patience``
+    seconds after the last began has failed.
     """
 
     host: str
@@ -42,11 +43,16 @@ class Crowd:
     chunks: int
     ramp: float
     patience: float = 60.0
+    times: int = 1
 
 
 @dataclass(kw_only=True)
 class Seen:
-    """What became of a crowd. Milliseconds; ``seconds`` from the first beginning to the last end."""
+    """What became of a crowd. Milliseconds; ``seconds`` from the first beginning to the last end.
+
+    ``end`` is the wait from the last text of a stream to its end; ``unanswered`` counts refusals without
+    ``Retry-After``.
+    """
 
     done: int = 0
     failures: dict[str, int] = field(default_factory=dict)
@@ -60,17 +66,34 @@ class Seen:
     delay_p50: float = 0.0
     delay_p99: float = 0.0
     delay_most: float = 0.0
+    end_p50: float = 0.0
+    end_p99: float = 0.0
+    unanswered: int = 0
 
 
 class _Stream:
-    __slots__ = ("began", "fd", "first", "marks", "over", "request", "sock", "tail")
+    __slots__ = (
+        "began",
+        "fd",
+        "first",
+        "last",
+        "left",
+        "marks",
+        "number",
+        "over",
+        "request",
+        "sock",
+        "tail",
+    )
 
-    def __init__(self, sock: socket.socket, request: bytes, began: float) -> None:
+    def __init__(self, sock: socket.socket, request: bytes, *, number: int, left: int) -> None:
         self.sock = sock
         self.fd = sock.fileno()
         self.request = request
-        self.began = began
-        self.first = 0.0
+        self.began = time.monotonic()
+        # The place of its caller, and how often that asks again.
+        self.number, self.left = number, left
+        self.first = self.last = 0.0
         self.marks = 0
         self.tail = b""
         self.over: str | None = None
@@ -85,6 +108,8 @@ class _Reading:
         self._open: dict[int, _Stream] = {}
         self._firsts: list[float] = []
         self._delays: list[float] = []
+        self._waits: list[float] = []
+        self._unanswered = 0
         self._ends: Counter[str] = Counter()
         self._requests = [_request(crowd, token) for token in crowd.tokens]
         self._most = 0
@@ -95,9 +120,9 @@ class _Reading:
         while begun < crowd.streams or self._open:
             now = time.monotonic()
             while begun < crowd.streams and now >= start + crowd.ramp * begun / crowd.streams:
-                self._begin(begun)
+                self._begin(begun, crowd.times - 1)
                 begun += 1
-            if now > start + crowd.ramp + crowd.patience:
+            if now > start + crowd.ramp + crowd.times * crowd.patience:
                 for stream in list(self._open.values()):
                     self._end(stream, "stalled")
                 break
@@ -108,12 +133,12 @@ class _Reading:
         seen.own_cpu = (time.process_time() - cpu) * 1e6 / max(1, seen.chunks)
         return seen
 
-    def _begin(self, number: int) -> None:
+    def _begin(self, number: int, left: int) -> None:
         sock = socket.socket()
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         request = self._requests[number % len(self._requests)]
-        stream = _Stream(sock, request, time.monotonic())
+        stream = _Stream(sock, request, number=number, left=left)
         sock.connect_ex((self._crowd.host, self._crowd.port))
         self._open[stream.fd] = stream
         self._most = max(self._most, len(self._open))
@@ -146,15 +171,18 @@ class _Reading:
             if mark.end() <= kept:
                 continue
             self._delays.append(now - float(mark[1]))
-            stream.marks += 1
+            stream.marks, stream.last = stream.marks + 1, now
             if not stream.first:
                 stream.first = now
                 self._firsts.append(now - stream.began)
         if not stream.marks and not stream.tail and not data.startswith(OK):
             stream.over = "refused " + data[9:12].decode("ascii", "replace") if data else "closed"
+            self._unanswered += b"\r\nretry-after:" not in data.lower()
         elif text.endswith(LAST_CHUNK) or not data:
             is_whole = DONE in text and stream.marks == self._crowd.chunks
             stream.over = "" if is_whole else "cut short"
+            if is_whole:
+                self._waits.append(now - stream.last)
         stream.tail = text[-LONGEST_MARK:]
 
     def _end(self, stream: _Stream, how: str) -> None:
@@ -162,6 +190,8 @@ class _Reading:
         del self._open[stream.fd]
         self._poll.unregister(stream.fd)
         stream.sock.close()
+        if stream.left and how != "stalled":
+            self._begin(stream.number, stream.left - 1)
 
     def _seen(self, seconds: float) -> Seen:
         return Seen(
@@ -175,6 +205,9 @@ class _Reading:
             delay_p50=percentile(self._delays, 0.5),
             delay_p99=percentile(self._delays, 0.99),
             delay_most=percentile(self._delays, 1.0),
+            end_p50=percentile(self._waits, 0.5),
+            end_p99=percentile(self._waits, 0.99),
+            unanswered=self._unanswered,
         )
 
 

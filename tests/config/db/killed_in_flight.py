@@ -25,7 +25,7 @@ class _Doubling(BatchedStatement):
         self.first_left, self.first_may = Event(), Event()
         self.others_left, self.others_may = Event(), Event()
 
-    def board(self, until: float) -> Any:
+    def board(self, leader: Any) -> Any:
         return None
 
     def fly(self, batch: list[Any], aboard: Any) -> None:

@@ -10,31 +10,32 @@ from django.conf import settings  # noqa: E402
 django.setup()
 settings.DATABASES["default"]["OPTIONS"]["pool"]["max_size"] = 1
 
-from config.db.batching import borrowed  # noqa: E402
-from config.db.connections import PooledConnection, close_pool  # noqa: E402
+from django.db import connection as ours  # noqa: E402
+
+from config.db.batching import BatchedStatement  # noqa: E402
+from config.db.connections import close_pool  # noqa: E402
 from config.greenlets import within  # noqa: E402
 
 WAITS = 3
+ONE = BatchedStatement("SELECT %s::int")
 
 
-def take() -> None:
-    connection = borrowed()
-    connection.lender.putconn(connection)
-
-
-def late(connection: PooledConnection) -> int:
-    number = 0
+def late() -> int:
+    """Waits for the only connection while another holds it; each flight that waits on gives it back."""
+    pool = ours.pool
+    pool.open()
+    held, number = pool.getconn(), 0
     for _ in range(WAITS):
         try:
-            within(0.1, take)
+            within(0.1, ONE.row, (1,))
         except TimeoutError:
             number += 1
-    connection.lender.putconn(connection)
+    pool.putconn(held)
     return number
 
 
 if __name__ == "__main__":
-    print(late(borrowed()))
-    take()
+    print(late())
+    assert ONE.row((2,)) == (2,)
     print("lent again")
     close_pool()
