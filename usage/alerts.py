@@ -7,7 +7,7 @@ refused. Within a minute a worker queues mail for the waiting rows, in the trans
 is mailed twice, none is lost with a process, and many at once are one mail.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, timedelta
 from statistics import quantiles
 from typing import NamedTuple
@@ -30,6 +30,8 @@ _MONTHLY = (Alert.Kind.INPUT, Alert.Kind.OUTPUT)
 _ALL = {Alert.Kind.INPUT: Alert.Kind.INPUT_ALL, Alert.Kind.OUTPUT: Alert.Kind.OUTPUT_ALL}
 # Calls of one person that are left in an hour, without an alert.
 MOST_ABANDONED = 20
+# Answers of anybody's calls that could not be read in an hour, without an alert.
+MOST_UNREAD = 2
 # Of so many alerts, the newest, people are compared with their caps.
 COMPARED = 500
 _OF_CAPS = [each for each in Alert.Kind if each.startswith(("input", "output", "day"))]
@@ -55,25 +57,33 @@ def note_daily_limit(*, user_id: UUID, day: date, used: int, cap: int, now: date
         Alert.objects.bulk_create([alert], ignore_conflicts=True)
 
 
-def notice_abandoned(*, now: datetime) -> None:
-    """Writes the alerts about people with many abandoned calls in the last hour, once for each day."""
+def notice_unusual(*, now: datetime) -> None:
+    """Writes the alerts about many abandoned calls of a person, and about several answers that could not be read."""
+    lately = Q(opened_at__gt=now - HOUR)
+    left = _numbers(UsageRecord.objects.left().filter(lately))
+    many = {person: number for person, number in left.items() if number > MOST_ABANDONED}
+    _note_unusual(Alert.Kind.ABANDONED, many, most=MOST_ABANDONED, now=now)
+    unread = _numbers(UsageRecord.objects.unread().filter(lately))
+    if sum(unread.values()) > MOST_UNREAD:
+        _note_unusual(Alert.Kind.UNREAD, unread, most=MOST_UNREAD, now=now)
+
+
+def _numbers(calls: QuerySet[UsageRecord]) -> dict[UUID, int]:
+    """The number of these calls by person."""
+    return dict(calls.order_by().values_list("user").annotate(number=Count("*")))
+
+
+def _note_unusual(kind: Alert.Kind, of: Mapping[UUID, int], *, most: int, now: datetime) -> None:
+    """Writes an alert about each of these people, once for each day."""
     day = Period.of(now).day
-    left = UsageRecord.objects.left().filter(opened_at__gt=now - HOUR).order_by()
-    numbers = left.values_list("user").annotate(number=Count("*"))
-    many = dict(numbers.filter(number__gt=MOST_ABANDONED))
     # Those of the last hour may be of yesterday.
     lately = Q(period=day) | Q(noticed_at__gt=now - HOUR)
-    noticed = Alert.objects.filter(lately, kind=Alert.Kind.ABANDONED, user__in=many)
-    new = many.keys() - set(noticed.values_list("user", flat=True))
+    noticed = Alert.objects.filter(lately, kind=kind, user__in=of)
+    new = of.keys() - set(noticed.values_list("user", flat=True))
     Alert.objects.bulk_create(
         [
             Alert(
-                user_id=user_id,
-                kind=Alert.Kind.ABANDONED,
-                period=day,
-                used=many[user_id],
-                cap=MOST_ABANDONED,
-                noticed_at=now,
+                user_id=user_id, kind=kind, period=day, used=of[user_id], cap=most, noticed_at=now
             )
             for user_id in sorted(new)
         ],

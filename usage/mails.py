@@ -109,6 +109,8 @@ def _name_of(user: User) -> str:
 def _numbers(alert: Alert) -> str:
     if alert.kind == Alert.Kind.ABANDONED:
         return f"{alert.used:,} calls abandoned within an hour of"
+    if alert.kind == Alert.Kind.UNREAD:
+        return f"{alert.used:,} answers that could not be read within an hour of"
     if alert.kind == Alert.Kind.REPORT:
         return f"{alert.used:,} tokens reported, {alert.cap:,} plausible, for a call of"
     kind = USED_UP.get(alert.kind, alert.kind)

@@ -19,7 +19,7 @@ def settle_abandoned_calls(timestamp: int) -> None:
 def tell(timestamp: int) -> None:
     """Looks for abandoned calls and mails the waiting usage alerts to operators, every minute."""
     now = timezone.now()
-    alerts.notice_abandoned(now=now)
+    alerts.notice_unusual(now=now)
     alerts.mail_waiting(now=now)
 
 

@@ -30,7 +30,16 @@ STATES = {
     **dict.fromkeys(("open", "doing"), "running"),
     **dict.fromkeys(("client_gone", "lapsed"), "watch"),
     **dict.fromkeys(
-        ("suspended", "stopped", "failed", "provider_failed", "timeout", "crashed"), "stopped"
+        (
+            "suspended",
+            "stopped",
+            "failed",
+            "provider_failed",
+            "answer_unread",
+            "timeout",
+            "crashed",
+        ),
+        "stopped",
     ),
 }
 

@@ -25,6 +25,7 @@ from licensing.permissions import LicenceWorks
 from llmproxy.api.client_disconnect import disconnect_check
 from llmproxy.api.schema import EXAMPLES, STREAMS, chat_request, model_call, ref, token_count
 from llmproxy.api.serializers import ModelListSerializer, ModelSerializer
+from llmproxy.calls import bodies
 from llmproxy.calls.admission import admit
 from llmproxy.calls.call import Call
 from llmproxy.calls.relay import Stream, complete, stream
@@ -142,7 +143,9 @@ class ModelCallViewSet(ViewSet):
                 problem.concerning(model=asked.model or settings.LLM_DEFAULT_MODEL)
             raise
         headers = call.remaining(now=timezone.now()) | limits
-        return _streamed(answer, headers) if isinstance(answer, Stream) else _whole(answer, headers)
+        if isinstance(answer, Stream):
+            return _streamed(answer, headers)
+        return _whole(call, answer, headers)
 
 
 class ModelViewSet(ViewSet):
@@ -186,16 +189,29 @@ def size_of(request: Request) -> int:
     return int(request.META.get("CONTENT_LENGTH") or 0)
 
 
-def _whole(answer: dict[str, Any], headers: dict[str, str]) -> HttpResponse:
+def _whole(call: Call, answer: dict[str, Any], headers: dict[str, str]) -> HttpResponseBase:
+    body = bodies.aside(call, _encoded, answer)
+    given = {"Cache-Control": "no-store", **headers}
+    if call.room is None:
+        return HttpResponse(body, content_type="application/json", headers=given)
+    given["Content-Length"] = str(len(body))
+    return StreamingHttpResponse(
+        bodies.Parts(call, body), content_type="application/json", headers=given
+    )
+
+
+def _encoded(answer: dict[str, Any]) -> bytes:
     try:
-        body = orjson.dumps(answer)
+        return orjson.dumps(answer)
     except TypeError:
         # A lone surrogate or a number beyond 64 bits; the other writer takes 20 times as long.
-        plain = dumps(answer, ensure_ascii=False, separators=(",", ":"))
-        body = plain.encode("utf-8", "replace")
-    return HttpResponse(
-        body, content_type="application/json", headers={"Cache-Control": "no-store", **headers}
-    )
+        plain = dumps(answer, ensure_ascii=False, separators=(",", ":"), default=_fragment)
+        return plain.encode("utf-8", "replace")
+
+
+def _fragment(part: orjson.Fragment) -> Any:
+    """A part of an answer that passes as bytes."""
+    return orjson.loads(part.contents)
 
 
 def _streamed(answer: Stream, headers: dict[str, str]) -> StreamingHttpResponse:

@@ -19,8 +19,9 @@ from llmproxy.prompts.estimates import Estimate
 
 log = logging.getLogger(__name__)
 
-# A larger answer, streamed or whole, is a failure of the provider.
+# A larger answer, streamed or whole, is a failure of the provider. It is read on for its usage, up to as many again.
 MAX_ANSWER = 64 * 1024 * 1024
+MOST_READ = 4 * MAX_ANSWER
 # Seconds after which a process logs again that it cannot read a provider's key.
 LOG_AGAIN_AFTER = 3_600.0
 
@@ -73,7 +74,7 @@ class Attempt:
             first_byte_timeout=first_byte,
             read_timeout=read,
             deadline=deadline,
-            max_bytes=MAX_ANSWER,
+            max_bytes=MOST_READ,
             # After the first keep-alive a stream has sent its status, so a retry must begin before.
             retry_until=now + (settings.LLM_KEEPALIVE_SECONDS if request.stream else read),
             has_next=has_next,

@@ -38,6 +38,7 @@ class Call:
         "deadline",
         "has_left",
         "left_at",
+        "room",
         "stop",
     )
 
@@ -48,6 +49,8 @@ class Call:
         self.has_left = has_left
         self.left_at: float | None = None
         self.attempt: Attempt | None = None
+        # Gives back the room of a large answer (``bodies``), for which the call may have to wait.
+        self.room: Callable[[], object] | None = None
         self.abandoned: tuple[Abandoned, ...] = ()
         self.began = time.monotonic()
         self.deadline = self.began + settings.LLM_MAX_SECONDS
@@ -69,6 +72,12 @@ class Call:
         self.stop.set(reason, problem)
         if self.attempt is not None:
             self.attempt.close()
+
+    def give_back_room(self) -> None:
+        """For the end of a large answer. Idempotent."""
+        room, self.room = self.room, None
+        if room is not None:
+            room()
 
     def settle(self, end: End) -> Settled:
         """Settles the call. Only the first end has an effect.

@@ -48,7 +48,9 @@ def charge(
     spent = _possible(admission, known, output=output, reasoning=reasoning)
     if is_believed and reported:
         return spent, Source.PROVIDER
-    is_counted = meter.report is not None or meter.prompt is not None or meter.size > 0
+    is_counted = not meter.is_unread and (
+        meter.report is not None or meter.prompt is not None or meter.size > 0
+    )
     return spent, Source.COUNTED if is_counted else Source.ESTIMATED
 
 
@@ -89,6 +91,8 @@ def abandoned(admission: Admission, attempt: Attempt, *, now: datetime) -> Aband
         output = min(report.output, admission.context_length)
     elif attempt.sent_at() is not None and attempt.meter.state is not State.ENDED:
         output = unseen_output(admission, attempt.meter, attempt, time.monotonic())
+        if attempt.meter.is_unread:
+            output = admission.reservation.output_limit
     elif prompt is not None:
         output = 0
     else:
@@ -157,6 +161,8 @@ def _output(
     if is_believed:
         return output
     output = max(output, meter.delivered)
+    if meter.is_unread:
+        return max(output, limit)
     if end not in CUT or meter.is_finished:
         return output
     if end == End.CLIENT_GONE and not admission.request.stream:

@@ -29,9 +29,9 @@ from llmproxy.dialects.protocol import (
     ProviderTimeout,
     ProviderUnavailable,
     Target,
+    UnreadableAnswer,
 )
 from llmproxy.dialects.refusals import LimitNameRefused
-from llmproxy.dialects.sse import EventTooLarge
 from llmproxy.requests.call_request import Surface
 from usage.costs import Abandoned
 
@@ -40,7 +40,6 @@ log = logging.getLogger(__name__)
 # Failures of a provider, and not of the caller or of this service.
 PROVIDER_FAULTS = (
     ExchangeError,
-    EventTooLarge,
     ProviderError,
     ProviderTimeout,
     ProviderUnavailable,
@@ -151,7 +150,7 @@ def _comes_before_an_answer(call: Call, attempt: Attempt) -> bool:
             return meter.state is State.ASKING
         case TimedOut():
             return call.admission.request.stream or meter.first_byte_at is None
-        case TooLarge() | EventTooLarge():
+        case TooLarge() | UnreadableAnswer(goes_on=False):
             return False
     return isinstance(attempt.failure, PROVIDER_FAULTS)
 

@@ -57,6 +57,8 @@ class Meter:
     prompt: PromptUsage | None = None
     # Whether output was delivered after the report, which does not include it.
     exceeds_report: bool = False
+    # Whether the answer came with the status 200 and could not be read.
+    is_unread: bool = False
     deltas: int = 0
     # The bytes of the output delivered.
     size: int = 0
@@ -64,6 +66,12 @@ class Meter:
     first_delta_at: float | None = None
     delta_at: float | None = None
     silences: list[Silence] = field(default_factory=list)
+
+    def mark_unread(self, report: TokenUsage | None) -> None:
+        """Notes that the answer could not be read, with the usage that stood at its end."""
+        self.is_unread = True
+        if report is not None:
+            self.report, self.exceeds_report = report, False
 
     def mark_first_byte(self) -> None:
         if self.first_byte_at is None:

@@ -3,24 +3,33 @@
 import logging
 import time
 from contextlib import suppress
+from math import inf
 
 from config.api.problems import Problem
-from config.http.errors import ExchangeError, TimedOut
+from config.http.errors import ExchangeError, TimedOut, TooLarge
 from config.http.exchange import Exchange
 from llmproxy.calls.admission import Admission
 from llmproxy.calls.attempt import Attempt
+from llmproxy.calls.bodies import TAIL, most_bytes, note_unread
 from llmproxy.calls.meter import State
 from llmproxy.calls.stop import Stop
-from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
+from llmproxy.dialects.failures import is_refusal
+from llmproxy.dialects.protocol import (
+    KEEP_ALIVE,
+    Piece,
+    ProviderError,
+    TokenUsage,
+    UnreadableAnswer,
+)
 from llmproxy.dialects.refusals import problem_of
-from llmproxy.dialects.sse import EventParser, EventTooLarge
+from llmproxy.dialects.sse import Event, EventParser, EventTooLarge
 
 log = logging.getLogger(__name__)
 
 BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")
 OK = 200
-# The first byte of an HTML page or a JSON object, which some servers send in place of events.
-NO_EVENTS = (b"<", b"{")
+# The first bytes of what some servers send in place of events: an HTML page, a JSON object.
+PAGE, OBJECT = b"<", b"{"
 DRAIN_SECONDS = 0.2
 # The longest waits after an answer's end: for the usage, and then for the provider's last event.
 USAGE_SECONDS = 2.0
@@ -41,7 +50,8 @@ class StreamReader:
         self._meter = attempt.meter
         self._limit = admission.reservation.output_limit
         self._parser = EventParser()
-        self._translator = attempt.target.codec(admission.request.surface).translator(
+        self._codec = attempt.target.codec(admission.request.surface)
+        self._translator = self._codec.translator(
             admission.request,
             target=attempt.target,
             called=attempt.own_model_name(admission.model),
@@ -51,6 +61,11 @@ class StreamReader:
         self._failure: Problem | None = None
         # The end of the wait for usage and last event, once the answer has ended.
         self._end_by: float | None = None
+        # The most bytes of the stream, those that have come, and once it cannot be read, why, and its end.
+        self._most = most_bytes(admission)
+        self._size = 0
+        self._unread: UnreadableAnswer | TooLarge | None = None
+        self._tail, self._read_until = b"", inf
 
     def receive(self, seconds: float) -> bytes:
         """The caller's part of what comes within so many seconds, b"" for nothing.
@@ -58,6 +73,9 @@ class StreamReader:
         Raises the failure that the provider reports, or an ``ExchangeError``. After the end of an answer a failure
         leaves it whole, unless this side cut it.
         """
+        if self._unread is not None:
+            self._read_on(seconds)
+            return b""
         if self._failure is not None:
             raise self._failure
         chunk = self._next_chunk(seconds)
@@ -65,6 +83,10 @@ class StreamReader:
             return b""
         out = bytearray()
         failure = self._read(chunk, out)
+        if isinstance(failure, UnreadableAnswer | TooLarge):
+            # Its usage may follow.
+            self._unread, self._tail = failure, chunk[-TAIL:]
+            return bytes(out)
         if failure is not None and not self._meter.has_output:
             if chunk:
                 # An error in place of an answer is a refusal, whatever the status.
@@ -73,10 +95,31 @@ class StreamReader:
         self._failure = failure
         return bytes(out)
 
+    def _read_on(self, seconds: float) -> None:
+        """Reads a stream that cannot be read to its end, for the usage that stands there; raises its failure then."""
+        assert self._unread is not None
+        try:
+            chunk = self._next_chunk(seconds)
+        except ExchangeError:
+            if self._stop:
+                raise
+            chunk = b""
+        if chunk is None and time.monotonic() < self._read_until:
+            return
+        if chunk:
+            self._size += len(chunk)
+            self._tail = (self._tail + chunk)[-TAIL:]
+            return
+        if not self._meter.has_output and self._size <= TAIL and is_refusal(self._tail):
+            self._meter.state = State.ENDED
+        else:
+            note_unread(self._attempt, self._codec, self._tail)
+        raise self._unread
+
     def finish(self) -> None:
         """Reads on after the caller has gone, where only the usage is missing, and to the end of a whole body."""
         until = time.monotonic() + USAGE_SECONDS
-        with suppress(ExchangeError, EventTooLarge, Problem):
+        with suppress(ExchangeError, Problem):
             while (
                 self._meter.awaits_usage
                 and not self.is_over
@@ -114,37 +157,59 @@ class StreamReader:
         # The stream ends here too if the provider neither closes it nor sends a last event.
         return b"" if chunk is None and time.monotonic() >= self._end_by else chunk
 
-    def _read(self, chunk: bytes, out: bytearray) -> Problem | None:
-        """Adds the caller's part of these bytes to ``out``; returns a failure that the provider reports."""
-        meter = self._meter
-        if chunk and meter.first_byte_at is None:
-            meter.mark_first_byte()
-            if chunk.lstrip().startswith(NO_EVENTS):
-                return ProviderError()
-        for event in self._parser.feed(chunk) if chunk else self._parser.finish():
-            piece = self._translator.piece(event)
-            if piece.failed is not None and (chunk or not meter.is_finished):
-                # A failure may report what the answer before it has used.
-                if meter.has_output:
-                    self._count(piece)
-                self._attempt.failure_report = piece.reported
-                return piece.failed
-            had_finished = meter.is_finished
-            self._count(piece)
-            if piece.ended:
-                self.is_over = True
-                return None
-            self._forward(piece.forward, out)
-            # A large report at the end is no reason to refuse a whole answer.
-            continues = piece.size > 0 if had_finished else not meter.is_finished
-            if continues and meter.is_runaway(limit=self._limit):
-                log.warning("provider_past_its_limit")
-                return ProviderError()
+    def _read(self, chunk: bytes, out: bytearray) -> Problem | TooLarge | None:
+        """Adds the caller's part of these bytes to ``out``; returns a failure, of the provider or of this reader."""
+        if (failure := self._look_at(chunk)) is not None:
+            return failure
+        try:
+            events = self._parser.feed(chunk) if chunk else self._parser.finish()
+        except EventTooLarge:
+            return UnreadableAnswer(goes_on=False)
+        for event in events:
+            failed = self._read_event(event, out, is_end=not chunk)
+            if failed is not None or self.is_over:
+                return failed
         if not chunk:
             # The connection ended before the answer did.
-            if not meter.is_finished:
+            if not self._meter.is_finished:
                 return ProviderError()
             self.is_over = True
+        return None
+
+    def _look_at(self, chunk: bytes) -> Problem | TooLarge | None:
+        """The failure of bytes that are no events, or too many."""
+        self._size += len(chunk)
+        if chunk and self._meter.first_byte_at is None:
+            self._meter.mark_first_byte()
+            if chunk.lstrip().startswith(PAGE):
+                return ProviderError()
+            if chunk.lstrip().startswith(OBJECT):
+                # An error, or a whole answer.
+                self._read_until = time.monotonic() + REFUSAL_SECONDS
+                return UnreadableAnswer()
+        if self._size > self._most:
+            return TooLarge(f"the answer is over {self._most} bytes", sent=True)
+        return None
+
+    def _read_event(self, event: Event, out: bytearray, *, is_end: bool) -> Problem | None:
+        meter, piece = self._meter, self._translator.piece(event)
+        if piece.failed is not None and not (is_end and meter.is_finished):
+            # A failure may report what the answer before it has used.
+            if meter.has_output:
+                self._count(piece)
+            self._attempt.failure_report = piece.reported
+            return piece.failed
+        had_finished = meter.is_finished
+        self._count(piece)
+        if piece.ended:
+            self.is_over = True
+            return None
+        self._forward(piece.forward, out)
+        # A large report at the end is no reason to refuse a whole answer.
+        continues = piece.size > 0 if had_finished else not meter.is_finished
+        if continues and meter.is_runaway(limit=self._limit):
+            log.warning("provider_past_its_limit")
+            return ProviderError()
         return None
 
     def _forward(self, event: bytes, out: bytearray) -> None:

@@ -14,6 +14,7 @@ from django.conf import settings
 
 from config.api.problems import InternalError, Problem, ServiceUnavailable
 from config.http.errors import ExchangeError, TimedOut, Unreachable
+from llmproxy.calls import bodies
 from llmproxy.calls.attempt import Attempt
 from llmproxy.calls.call import Call, End
 from llmproxy.calls.failover import OverShare, attempts
@@ -26,8 +27,8 @@ from llmproxy.dialects.protocol import (
     ProviderError,
     ProviderTimeout,
     ProviderUnavailable,
+    UnreadableAnswer,
 )
-from llmproxy.dialects.sse import EventTooLarge
 
 log = logging.getLogger(__name__)
 
@@ -39,15 +40,19 @@ SETTLE_KEEP_ALIVES = 2
 def complete(call: Call) -> dict[str, Any]:
     """Returns the whole answer of a call and settles it. A problem is raised after the settlement too.
 
+    A large answer keeps its room, which its caller gives back once it is written.
+
     It is read to its end although the client disconnects, unless the watch cuts it.
     """
     try:
         attempt, answer = _whole_answer(call)
     except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
+        call.give_back_room()
         raise _settle_failure(call, error) from None
     end = End.CLIENT_GONE if call.left_at is not None or call.has_left() else End.DONE
     settled = call.settle(end)
     if not settled.wait(settings.LLM_KEEPALIVE_SECONDS):
+        call.give_back_room()
         raise ServiceUnavailable
     codec = attempt.target.codec(call.admission.request.surface)
     return codec.completed(
@@ -84,17 +89,26 @@ def _read_answer(call: Call, attempt: Attempt) -> dict[str, Any]:
         raise OverShare("the provider is silent", sent=True)
     check_head(attempt)
     meter.mark_first_byte()
-    body = exchange.body()
     codec = attempt.target.codec(call.admission.request.surface)
+    body = b""
     try:
-        answer, meter.report, meter.size = codec.answer(body, target=attempt.target)
+        body = bodies.read(call, attempt)
+        answer, meter.report, meter.size = bodies.aside(
+            call, codec.answer, body, target=attempt.target
+        )
+    except bodies.NotRead as unread:
+        if not call.stop and not isinstance(unread.failure, TimedOut):
+            bodies.note_unread(attempt, codec, unread.tail)
+        raise unread.failure from None
     except FailedAnswer as failed:
         meter.report = failed.reported
         raise failed.problem from None
-    except Problem:
+    except Problem as problem:
         # As in a stream, an error in place of an answer is a refusal, whatever the status.
         if is_refusal(body):
             meter.state = State.ENDED
+        elif isinstance(problem, UnreadableAnswer):
+            bodies.note_unread(attempt, codec, body[-bodies.TAIL :])
         raise
     meter.state = State.FINISHED
     return answer
@@ -228,6 +242,8 @@ def _end_by(call: Call, error: BaseException) -> tuple[End, Problem]:
     problem = _problem(error)
     if isinstance(problem, InternalError):
         return End.CRASHED, problem
+    if call.attempt is not None and call.attempt.meter.is_unread:
+        return End.UNREAD, problem
     return End.TIMEOUT if isinstance(problem, ProviderTimeout) else End.PROVIDER_FAILED, problem
 
 
@@ -239,6 +255,6 @@ def _problem(error: Exception) -> Problem:
             return ProviderTimeout()
         case Unreachable():
             return ProviderUnavailable()
-        case ExchangeError() | EventTooLarge():
+        case ExchangeError():
             return ProviderError()
     return InternalError()

@@ -1,12 +1,13 @@
 """Reads an error that a provider sends with the status 200: an event of a stream, or the whole answer."""
 
+import re
 from collections.abc import Callable
-from json import dumps
+from json import JSONDecoder, dumps
 from math import ceil
 from typing import Any
 
 from config.api.problems import Problem
-from llmproxy.dialects.protocol import ProviderError, TokenUsage
+from llmproxy.dialects.protocol import TokenUsage, UnreadableAnswer
 from llmproxy.dialects.reading import parse_json
 from llmproxy.dialects.refusals import error_in, is_too_long, problem_of
 
@@ -65,6 +66,42 @@ class FailedAnswer(Exception):
         self.reported = reported
 
 
+# The brackets of JSON, and its strings, within which they mean nothing.
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{\[]|[}\]]', re.DOTALL)
+_USAGE = b'"usage"'
+_DECODER = JSONDecoder()
+# A usage stands in an answer, or in the response of an event. One that stands deeper is something that a model wrote.
+_OUTER = (1, 2)
+
+
+def last_usage(tail: bytes) -> Any:
+    """The last ``usage`` object in the end of an answer or stream that could not be read; None without one."""
+    at = len(tail)
+    while (at := tail.rfind(_USAGE, 0, at)) >= 0:
+        rest = tail[at + len(_USAGE) :].decode("utf-8", "replace")
+        start = rest.find("{")
+        if start < 0 or rest[:start].strip() != ":":
+            continue
+        try:
+            usage, end = _DECODER.raw_decode(rest, start)
+        except (ValueError, RecursionError):
+            continue
+        if _closes(rest[end:].encode()) in _OUTER:
+            return usage
+    return None
+
+
+def _closes(rest: bytes) -> int:
+    """The brackets that are open at the beginning of these bytes, up to the end of their answer or event."""
+    closed = 0
+    for each in _BRACKETS.finditer(rest.partition(b"\n\n")[0]):
+        if each[0] in (b"}", b"]"):
+            closed += 1
+        elif each[0] in (b"{", b"["):
+            closed -= 1
+    return closed
+
+
 def is_failure(answer: Any) -> bool:
     """Whether an object is an error. vLLM's has no member ``error``."""
     return bool(answer.get("error")) or answer.get("object") == "error"
@@ -91,7 +128,7 @@ def raise_failure(
     """Raises what a whole answer says of its failure, where it is one, or has no list of what was ``made``."""
     has_failed = is_failure(answer)
     if has_failed or not isinstance(made, list):
-        problem = failure_of(answer, key=key()) if has_failed else ProviderError()
+        problem = failure_of(answer, key=key()) if has_failed else UnreadableAnswer()
         known = reported(answer.get("usage"))
         raise problem if known is None else FailedAnswer(problem, known)
 

@@ -23,6 +23,10 @@ NO_HEADERS: Mapping[str, str] = {}
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
+class TooDeep(ValueError):
+    """An answer nests too deep to be read."""
+
+
 class ProviderRejected(problems.ProviderRejected):
     """The provider refused the request itself; ``detail`` is the provider's message."""
 
@@ -35,6 +39,14 @@ class ProviderError(problems.ProviderError):
     default_detail = "The model did not answer properly. Please try again."
 
 
+class UnreadableAnswer(ProviderError):
+    """A provider has answered with the status 200, and what it sent cannot be read; ``goes_on``: another may do."""
+
+    def __init__(self, *, goes_on: bool = True) -> None:
+        super().__init__()
+        self.goes_on = goes_on
+
+
 class ProviderUnavailable(problems.ProviderUnavailable):
     title = "The model is not available"
     default_detail = "The model is not available at the moment. Please try again shortly."
@@ -43,6 +55,11 @@ class ProviderUnavailable(problems.ProviderUnavailable):
 class ProviderTimeout(problems.ProviderTimeout):
     title = "The model took too long"
     default_detail = "The model took too long to answer. Please try again."
+
+
+def unreadable(error: Exception) -> UnreadableAnswer:
+    """The failure of an answer that raised one of ``MALFORMED``. One that is too deep would be elsewhere too."""
+    return UnreadableAnswer(goes_on=not isinstance(error, TooDeep))
 
 
 class ProviderRequest(NamedTuple):
@@ -113,8 +130,8 @@ class Translator(ABC):
             return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
         try:
             return self._read(event, event.data)
-        except MALFORMED:
-            return Piece(failed=ProviderError())
+        except MALFORMED as error:
+            return Piece(failed=unreadable(error))
 
     @abstractmethod
     def _read(self, event: Event, data: bytes) -> Piece: ...
@@ -145,11 +162,15 @@ class Codec(ABC):
         """Reads a whole answer. Raises a problem for a failure, or ``FailedAnswer`` where it reports tokens."""
         try:
             return self._read(body, target.key)
-        except MALFORMED:
-            raise ProviderError from None
+        except MALFORMED as error:
+            raise unreadable(error) from None
 
     @abstractmethod
     def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer: ...
+
+    def reported(self, usage: Any) -> TokenUsage | None:
+        """The tokens that a ``usage`` object reports."""
+        return None
 
     def completed(
         self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None

@@ -6,10 +6,14 @@ from typing import Any
 
 import orjson
 
-from llmproxy.dialects.protocol import TokenUsage
+from llmproxy.dialects.protocol import TokenUsage, TooDeep
 
 # A larger count is a mistake and treated as missing.
 MOST_TOKENS = 1_000_000_000
+# An answer that nests deeper is not read, so that no walk depends on the stack; ``orjson`` writes 254 levels.
+MOST_LEVELS = 200
+# Python reads no longer integers in a reasonable time.
+MOST_DIGITS = 4_000
 
 
 def parse_json(data: bytes) -> tuple[Any, bool]:
@@ -17,25 +21,50 @@ def parse_json(data: bytes) -> tuple[Any, bool]:
 
     Some servers send halves of a surrogate pair in two pieces, which is still JSON; some send NaN or infinity, which is
     not, and becomes null. Others send such a half as bytes, or a byte order mark, which clients do not read. Integers
-    beyond 64 bits lose digits. Raises ``ValueError`` or ``RecursionError``.
+    beyond 64 bits lose digits. Raises ``ValueError``, where it is ``TooDeep`` too.
     """
     try:
-        return orjson.loads(data), True
+        return _shallow(orjson.loads(data), data), True
     except orjson.JSONDecodeError:
         is_json = data.isascii() and b"NaN" not in data and b"Infinity" not in data
         return parse_json_exactly(data), is_json
 
 
 def parse_json_exactly(data: bytes) -> Any:
-    """Parses JSON leniently, with integers of any size."""
-    return _decode(data.decode("utf-8", "surrogatepass").removeprefix("\ufeff"))
+    """Parses JSON leniently, with integers of up to ``MOST_DIGITS``; longer ones become null."""
+    try:
+        return _shallow(_decode(data.decode("utf-8", "surrogatepass").removeprefix("\ufeff")), data)
+    except RecursionError:
+        raise TooDeep from None
+
+
+def _shallow(value: Any, data: bytes) -> Any:
+    """A value that was parsed from these bytes, unless it nests too deep."""
+    # Most answers have fewer brackets than that.
+    if data.count(b"{") + data.count(b"[") > MOST_LEVELS and isinstance(value, dict | list):
+        level = [value]
+        for _ in range(MOST_LEVELS):
+            level = [
+                child
+                for each in level
+                for child in (each.values() if isinstance(each, dict) else each)
+                if isinstance(child, dict | list)
+            ]
+            if not level:
+                return value
+        raise TooDeep
+    return value
+
+
+def _integer(digits: str) -> int | None:
+    return int(digits) if len(digits) <= MOST_DIGITS else None
 
 
 def _finite(digits: str) -> float | None:
     return number if isfinite(number := float(digits)) else None
 
 
-_decode = JSONDecoder(parse_constant=lambda _: None, parse_float=_finite).decode
+_decode = JSONDecoder(parse_constant=lambda _: None, parse_float=_finite, parse_int=_integer).decode
 
 
 def usage_of(known: TokenUsage) -> dict[str, Any]:

@@ -100,20 +100,16 @@ def burst(
 @contextmanager
 def busy(loops: int) -> Iterator[None]:
     """So many processes that never wait."""
-    parent, running = os.getpid(), []
-    try:
+    parent = os.getpid()
+    with ExitStack() as running:
         for _ in range(loops):
-            running.append(
-                subprocess.Popen(
-                    [sys.executable, "-c", LOOP],
-                    preexec_fn=lambda: die_with(parent, signal.SIGKILL),  # noqa: PLW1509 - only two system calls
-                )
+            process = subprocess.Popen(
+                [sys.executable, "-c", LOOP],
+                preexec_fn=lambda: die_with(parent, signal.SIGKILL),  # noqa: PLW1509 - only two system calls
             )
+            running.callback(process.wait)
+            running.callback(process.kill)
         yield
-    finally:
-        for each in running:
-            each.kill()
-            each.wait()
 
 
 @contextmanager

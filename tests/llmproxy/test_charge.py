@@ -70,6 +70,7 @@ def test_each_case_is_charged_as_the_table_says(case: dict[str, str]) -> None:
     attempt = attempted(admission, sent_at=None if case["kind"] == "unsent" else sent_at)
     meter = attempt.meter
     meter.state = State[case["state"].upper()]
+    meter.is_unread = case["unread"] == "yes"
     meter.deltas, meter.size = int(case["deltas"]), int(case["bytes"])
     if meter.deltas:
         meter.first_delta_at, meter.delta_at = sent_at + wait, NOW - since

@@ -323,6 +323,32 @@ def test_an_answer_that_breaks_after_its_head_does_not_go_on(
     assert UsageRecord.objects.get().provider == "number-1"
 
 
+@pytest.mark.parametrize("streamed", [True, False])
+def test_an_answer_that_cannot_be_read_goes_on_and_its_reservation_is_the_clients(
+    routed: Routed, streamed: bool
+) -> None:
+    head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+    routed.add(lambda peer, _: (peer.send(head + b"data: {[\n\n"), peer.close()))
+    routed.add(answers("Hi"))
+    assert b"Hi" in routed.ask(streamed=streamed, max_tokens=50)
+    (left,) = abandoned()
+    assert left.output == 50
+    assert UsageRecord.objects.get().end == "done"
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_an_answer_that_nests_too_deep_does_not_go_on(routed: Routed, streamed: bool) -> None:
+    deep = b'{"choices": [{"delta": %b}]}' % (b"[" * 900 + b"]" * 900)
+    body = b"data: %b\n\n" % deep if streamed else deep
+    routed.add(sends(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)))
+    routed.add(answers("Hi"))
+    with pytest.raises(ProviderError):
+        routed.ask(streamed=streamed, max_tokens=50)
+    assert routed.asked == [1, 0]
+    record = UsageRecord.objects.get()
+    assert (record.end, record.output_tokens) == ("answer_unread", 50)
+
+
 def test_an_answer_that_breaks_after_output_does_not_go_on(routed: Routed) -> None:
     def script(peer: Peer, _: bytes) -> None:
         peer.send(CHUNKED)

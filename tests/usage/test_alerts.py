@@ -315,32 +315,51 @@ class TestAbandoned:
         self.leave(user, 20)
         self.leave(user, 5, end="done")
         self.leave(user, 5, now=NOON - timedelta(hours=1))
-        alerts.notice_abandoned(now=NOON)
+        alerts.notice_unusual(now=NOON)
         assert kinds() == []
         self.leave(user, 1)
         for minute in range(3):
-            alerts.notice_abandoned(now=NOON + timedelta(minutes=minute))
+            alerts.notice_unusual(now=NOON + timedelta(minutes=minute))
         alert = Alert.objects.get()
         assert (alert.kind, alert.user, alert.period) == ("abandoned", user, NOON.date())
         assert (alert.used, alert.cap, alert.told_at) == (21, 20, None)
         tomorrow = NOON + timedelta(days=1)
         self.leave(user, 30, now=tomorrow)
-        alerts.notice_abandoned(now=tomorrow)
+        alerts.notice_unusual(now=tomorrow)
         assert kinds() == ["abandoned"] * 2
 
     def test_an_hour_that_crosses_midnight_is_one_alert(self, user: User) -> None:
         evening = NOON + timedelta(hours=11, minutes=30)
         self.leave(user, 21, now=evening)
         for minute in (0, 29, 31):
-            alerts.notice_abandoned(now=evening + timedelta(minutes=minute))
+            alerts.notice_unusual(now=evening + timedelta(minutes=minute))
         assert kinds() == ["abandoned"]
 
     def test_each_person_is_noticed_alone(self, plan: Plan, by: Actor) -> None:
         first, second, third = people(3, plan, by)
         for person, number in ((first, 25), (second, 15), (third, 21)):
             self.leave(person, number)
-        alerts.notice_abandoned(now=NOON)
+        alerts.notice_unusual(now=NOON)
         assert (kinds(first), kinds(second), kinds(third)) == (["abandoned"], [], ["abandoned"])
+
+    def test_several_answers_that_could_not_be_read_are_noticed(
+        self, plan: Plan, by: Actor
+    ) -> None:
+        first, second, third = people(3, plan, by)
+        self.leave(first, 1, end="answer_unread")
+        self.leave(second, 1, end="answer_unread")
+        self.leave(third, 9, end="provider_failed")
+        alerts.notice_unusual(now=NOON)
+        assert kinds() == []
+        self.leave(second, 1, end="answer_unread")
+        for minute in range(3):
+            alerts.notice_unusual(now=NOON + timedelta(minutes=minute))
+        assert (kinds(first), kinds(second), kinds(third)) == (["unread"], ["unread"], [])
+        assert Alert.objects.get(user=second).used == 2
+        alerts.mail_waiting(now=NOON)
+        assert {each["subject"] for each in mails()} == {
+            f"Answers to {each.email} could not be read" for each in (first, second)
+        }
 
     def test_the_worker_looks_every_minute(self, user: User) -> None:
         self.leave(user, 21, now=timezone.now())

@@ -30,6 +30,7 @@ class Alert(models.Model):
         PERCENTILE = "percentile", "95th percentile of shares at 80 %"
         ABANDONED = "abandoned", "many abandoned calls"
         REPORT = "report", "an implausible report by the provider"
+        UNREAD = "unread", "answers that could not be read"
 
     kind = models.CharField(max_length=10, choices=Kind)
     # Its index is the one that the unique constraint makes.

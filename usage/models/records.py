@@ -13,6 +13,7 @@ from usage.models.totals import none_negative
 # Parts of the statement: once it is prepared, PostgreSQL knows of values not that a partial index serves them.
 _OPEN = Func(template="'open'", output_field=models.CharField())
 _LEFT = Func(template="'client_gone'", output_field=models.CharField())
+_UNREAD = Func(template="'answer_unread'", output_field=models.CharField())
 
 
 class UsageRecordQuerySet(models.QuerySet["UsageRecord"]):
@@ -22,6 +23,10 @@ class UsageRecordQuerySet(models.QuerySet["UsageRecord"]):
     def abandoned(self, *, at: datetime) -> "UsageRecordQuerySet":
         """Open records with an expired reservation, whose process must have died."""
         return self.open().filter(expires_at__lte=at)
+
+    def unread(self) -> "UsageRecordQuerySet":
+        """Calls whose answers could not be read, which cost what their ends say, or their reservations."""
+        return self.filter(end=_UNREAD)
 
     def left(self) -> "UsageRecordQuerySet":
         """Calls whose client has left."""
@@ -46,6 +51,7 @@ class UsageRecord(models.Model):
         DONE = "done", "done"
         CLIENT_GONE = "client_gone", "caller disconnected"
         PROVIDER_FAILED = "provider_failed", "provider failed"
+        UNREAD = "answer_unread", "answer could not be read"
         TIMEOUT = "timeout", "timed out"
         STOPPED = "stopped", "stopped by an operator or a revocation"
         CRASHED = "crashed", "the worker died"

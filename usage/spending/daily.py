@@ -30,7 +30,9 @@ _LOCK = "usage.daily"
 _End = UsageRecord.End
 SUMS: dict[str, Any] = {
     "calls": Count("pk"),
-    "errors": Count("pk", filter=Q(end__in=(_End.PROVIDER_FAILED, _End.TIMEOUT, _End.CRASHED))),
+    "errors": Count(
+        "pk", filter=Q(end__in=(_End.PROVIDER_FAILED, _End.UNREAD, _End.TIMEOUT, _End.CRASHED))
+    ),
     "disconnected": Count("pk", filter=Q(end=_End.CLIENT_GONE)),
     "input_sum": Sum("input_tokens"),
     "cached_sum": Sum("cached_input_tokens"),

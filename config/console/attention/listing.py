@@ -50,7 +50,7 @@ def _overrides(now: datetime) -> Any:
 
 def _alerts(now: datetime) -> Any:
     lately = Q(told_at=None) | Q(told_at__gt=now - SHOWN_FOR)
-    kinds = (Alert.Kind.ABANDONED, Alert.Kind.REPORT)
+    kinds = (Alert.Kind.ABANDONED, Alert.Kind.REPORT, Alert.Kind.UNREAD)
     return Alert.objects.filter(lately, kind__in=kinds).select_related("user")
 
 

@@ -1,6 +1,7 @@
 """Anthropic's Messages API (https://docs.anthropic.com/en/api/messages), for callers of chat completions."""
 
 from collections.abc import Callable
+from typing import Any
 
 from llmproxy.dialects.anthropic.answer import completion, reported
 from llmproxy.dialects.anthropic.events import EventTranslator
@@ -8,7 +9,7 @@ from llmproxy.dialects.anthropic.outgoing import message_request
 from llmproxy.dialects.anthropic.overhead import prompt_overhead
 from llmproxy.dialects.chat_answers import ChatCodec
 from llmproxy.dialects.failures import raise_failure
-from llmproxy.dialects.protocol import ProviderRequest, Target, WholeAnswer
+from llmproxy.dialects.protocol import ProviderRequest, Target, TokenUsage, WholeAnswer
 from llmproxy.dialects.reading import parse_json_exactly
 from llmproxy.requests.chat import Chat
 
@@ -27,6 +28,9 @@ class ChatCompletions(ChatCodec):
     def outgoing(self, request: Chat, *, target: Target, output_limit: int) -> ProviderRequest:
         body = message_request(request, model=target.model, output_limit=output_limit)
         return target.post("/v1/messages", body, streamed=request.stream)
+
+    def reported(self, usage: Any) -> TokenUsage | None:
+        return reported(usage)
 
     def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
         message = parse_json_exactly(body)

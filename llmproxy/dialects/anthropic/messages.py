@@ -63,6 +63,9 @@ class MessageCodec(Codec):
             body["stream"] = True
         return target.post("/v1/messages", body, streamed=request.stream, headers=request.headers)
 
+    def reported(self, usage: Any) -> TokenUsage | None:
+        return reported(usage)
+
     def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
         answer = parse_json_exactly(body)
         raise_failure(answer, answer.get("content"), key=key, reported=reported)

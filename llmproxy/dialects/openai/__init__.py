@@ -1,6 +1,7 @@
 """OpenAI's chat completions, and any server that speaks them (https://platform.openai.com/docs/api-reference/chat)."""
 
 from collections.abc import Callable
+from typing import Any
 
 from llmproxy.dialects.chat_answers import ChatCodec
 from llmproxy.dialects.failures import raise_failure
@@ -9,7 +10,7 @@ from llmproxy.dialects.openai.outgoing import outgoing_members
 from llmproxy.dialects.openai.texts import NO_TEXT, plain_size
 from llmproxy.dialects.openai.usage import reported, usage_for_caller
 from llmproxy.dialects.passing import OtherTexts, drop_costs
-from llmproxy.dialects.protocol import ProviderRequest, Target, WholeAnswer
+from llmproxy.dialects.protocol import ProviderRequest, Target, TokenUsage, WholeAnswer
 from llmproxy.dialects.reading import parse_json
 from llmproxy.requests.chat import Chat
 
@@ -25,6 +26,9 @@ class ChatCompletions(ChatCodec):
         if request.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return target.post("/chat/completions", body, streamed=request.stream)
+
+    def reported(self, usage: Any) -> TokenUsage | None:
+        return reported(usage)
 
     def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
         """What servers write in another shape than OpenAI's is put into it."""

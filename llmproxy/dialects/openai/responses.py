@@ -33,6 +33,9 @@ class Responses(Codec):
             body["stream"] = True
         return target.post("/responses", body, streamed=request.stream)
 
+    def reported(self, usage: Any) -> TokenUsage | None:
+        return reported(usage)
+
     def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
         answer, _ = parse_json(body)
         raise_failure(answer, answer.get("output"), key=key, reported=reported)

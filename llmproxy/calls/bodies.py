@@ -1,0 +1,184 @@
+"""Reads the bodies of whole answers, and bounds what large ones hold of a process and of a person.
+
+A body beyond ``LARGE`` takes its room before it is read on; until there is some its provider waits, because nothing
+reads. The room goes back once the answer is written to the caller. Large bodies are parsed and written one at a time,
+aside from the event loop.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from threading import Condition, Lock
+from typing import ParamSpec, TypeVar
+from uuid import UUID
+
+from django.conf import settings
+
+from config.greenlets import Aside
+from config.http.errors import ExchangeError, TimedOut, TooLarge
+from llmproxy.calls.admission import Admission
+from llmproxy.calls.attempt import MAX_ANSWER, Attempt
+from llmproxy.calls.call import Call
+from llmproxy.dialects.failures import last_usage
+from llmproxy.dialects.protocol import MALFORMED, Codec
+from llmproxy.requests.call_request import Surface
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LARGE = 1024 * 1024
+# Bytes of large bodies that are held at once.
+MOST_OF_A_PROCESS = 128 * 1024 * 1024
+MOST_OF_A_PERSON = MAX_ANSWER
+# An answer may have so many bytes for each token of its output limit (twenty alternatives of each in JSON), and so many
+# beside them.
+BYTES_A_TOKEN = 4 * 1024
+BYTES_BESIDE = 1024 * 1024
+# The end of an answer that cannot be read, where its usage stands.
+TAIL = 64 * 1024
+# What a server writes of a large answer at once.
+PART = 256 * 1024
+# Seconds between two looks whether a call that waits has been cut.
+LOOK_SECONDS = 1.0
+
+
+class NotRead(Exception):
+    """The body of an answer could not be read; ``tail`` is its end, as far as it came."""
+
+    def __init__(self, failure: ExchangeError, tail: bytes) -> None:
+        super().__init__(str(failure))
+        self.failure, self.tail = failure, tail
+
+
+class Rooms:
+    """The bytes of large bodies that this process holds."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._taken = 0
+        self._of_people: Counter[UUID] = Counter()
+
+    @property
+    def taken(self) -> int:
+        return self._taken
+
+    def take(self, person: UUID, size: int, *, seconds: float) -> bool:
+        """Waits until there is room, and whether there was within so many seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._took(person, size), seconds)
+
+    def give_back(self, person: UUID, size: int) -> None:
+        with self._changed:
+            self._taken -= size
+            self._of_people[person] -= size
+            if not self._of_people[person]:
+                del self._of_people[person]
+            self._changed.notify_all()
+
+    def _took(self, person: UUID, size: int) -> bool:
+        is_room = (
+            self._taken + size <= MOST_OF_A_PROCESS
+            and self._of_people[person] + size <= MOST_OF_A_PERSON
+        )
+        if is_room:
+            self._taken += size
+            self._of_people[person] += size
+        return is_room
+
+
+rooms = Rooms()
+_aside = Aside("Many large answers are being read just now. Please try again in a moment.")
+_turn = Lock()
+
+
+def most_bytes(admission: Admission) -> int:
+    """The bytes that an answer may have, by its output limit, which embeddings have not."""
+    if admission.request.surface is Surface.EMBEDDINGS:
+        return MAX_ANSWER
+    limit = admission.reservation.output_limit
+    return min(MAX_ANSWER, BYTES_BESIDE + limit * BYTES_A_TOKEN)
+
+
+def read(call: Call, attempt: Attempt) -> bytes:
+    """The body of an answer whose head has come. Raises ``NotRead``; one that is too large is read to its end."""
+    pieces: list[bytes] = []
+    size, most, exchange = 0, most_bytes(call.admission), attempt.exchange
+    assert exchange is not None
+    try:
+        for piece in exchange:
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                call.give_back_room()
+                pieces = [b"".join(pieces)[-TAIL:]]
+            elif size > LARGE and call.room is None:
+                _take_room(call, _expected(attempt, most))
+        if size > most:
+            raise TooLarge(f"the answer is over {most} bytes", sent=True)
+    except ExchangeError as failure:
+        raise NotRead(failure, b"".join(pieces)[-TAIL:]) from None
+    return b"".join(pieces)
+
+
+def note_unread(attempt: Attempt, codec: Codec, tail: bytes) -> None:
+    """Notes that an answer could not be read, with the usage at its end."""
+    log.warning("answer_unread", extra={"provider": attempt.target.provider})
+    try:
+        report = codec.reported(last_usage(tail))
+    except MALFORMED:
+        report = None
+    attempt.meter.mark_unread(report)
+
+
+def aside(call: Call, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Parses or writes an answer: a large one off the event loop, one at a time."""
+    if call.room is None:
+        return work(*args, **kwargs)
+    # What was paid is not refused because others are being read.
+    with _turn:
+        return _aside.run(work, *args, **kwargs)
+
+
+class Parts:
+    """The body of a large answer in parts, for a WSGI server; closing it gives back the call's room.
+
+    A caller that has not taken it within the longest time of a call does not get the rest.
+    """
+
+    def __init__(self, call: Call, body: bytes) -> None:
+        self._call, self._body, self._at = call, body, 0
+        self._until = time.monotonic() + settings.LLM_MAX_SECONDS
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        part = self._body[self._at : self._at + PART]
+        if not part or time.monotonic() > self._until:
+            raise StopIteration
+        self._at += len(part)
+        return part
+
+    def close(self) -> None:
+        self._body = b""
+        self._call.give_back_room()
+
+
+def _expected(attempt: Attempt, most: int) -> int:
+    """The bytes of a body as its head says, else as many as it may have."""
+    head = attempt.exchange.head(0) if attempt.exchange is not None else None
+    with suppress(ValueError, TypeError):
+        return min(most, max(LARGE, int(head.headers.get("Content-Length", "")))) if head else most
+    return most
+
+
+def _take_room(call: Call, size: int) -> None:
+    person = call.admission.caller.user_id
+    while not rooms.take(person, size, seconds=LOOK_SECONDS):
+        if call.stop or time.monotonic() >= call.deadline:
+            raise TimedOut("there is no room for a large answer", sent=True)
+    call.room = lambda: rooms.give_back(person, size)
