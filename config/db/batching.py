@@ -21,8 +21,8 @@ from config.greenlets import run_whole
 Row = tuple[Any, ...]
 # A batch waits for no lock for long: then each of its executions is repeated alone, with the patience of the server.
 _BEGIN = "BEGIN; SET LOCAL lock_timeout = '100ms'"
-# Without an answer for so long, the server is away rather than busy.
-AWAY_SECONDS = 5.0
+# Without an answer for so long, the server is away rather than busy; one that stands still for five seconds is not.
+AWAY_SECONDS = 8.0
 # The server is away: it may have committed before that, and a second try would have to wait as long as the first.
 _AWAY = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
 # The codes of a server that was ended, and of a pooler that has lost it.

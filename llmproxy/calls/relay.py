@@ -32,9 +32,10 @@ from llmproxy.dialects.protocol import (
 
 log = logging.getLogger(__name__)
 
-# The number of keep-alives for which a stream waits for a settlement while the database is unavailable. A whole answer
-# waits for one interval, because its caller hears nothing.
-SETTLE_KEEP_ALIVES = 2
+# The number of keep-alives for which a stream waits for a settlement while the database is unavailable: its text was
+# delivered, and a caller that hears of a failure asks and pays again. A whole answer waits for one interval, in
+# silence.
+SETTLE_KEEP_ALIVES = 6
 
 
 def complete(call: Call) -> dict[str, Any]:

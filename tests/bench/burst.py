@@ -16,20 +16,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from threading import Thread
 
 from django.db.models import Count, F, Max, Min, Q, Sum
 
 from tests.bench.crowd_of_streams import Crowd, Seen
+from tests.bench.length import usual
 from tests.bench.processes import tree
-from tests.bench.stage import HOST, Served
 from tests.served.database import Database
 from tests.tools.children import die_with
 from tests.tools.folders import ROOT
 from usage.models import MonthlyUsage, UsageRecord
 
-CHUNKS, EVERY = 50, 0.1
-RAMP = 5.0
+CHUNKS, EVERY = usual(50, short=5), 0.1
+RAMP = usual(5.0, short=0.5)
 TIMES = 2
 # A settlement that had to wait for the database may keep its stream for so long.
 PATIENCE = 90.0
@@ -72,24 +73,25 @@ class Burst:
 
 
 def burst(
-    served: Served,
+    *,
+    port: int,
+    log: Path,
     database: Database,
     tokens: Sequence[str],
-    *,
     streams: int,
     loops: int,
     freeze: Callable[[], None] | None = None,
 ) -> Burst:
-    """One burst. ``freeze`` is called in the middle, when all have begun, in a thread of its own."""
-    logged, since = served.log.stat().st_size, datetime.now(UTC)
+    """One burst at a service that writes this log. ``freeze`` is called once all have begun, in a thread of its own."""
+    logged, since = log.stat().st_size, datetime.now(UTC)
     with busy(loops), ExitStack() as beside:
         if freeze is not None:
             beside.callback(_later(RAMP, freeze).join)
-        seen = _streamed(served, tokens, streams=streams)
+        seen = _streamed(port, tokens, streams=streams)
     _await_settlement(database)
-    with served.log.open() as log:
-        log.seek(logged)
-        unraisable = len(NOTED.findall(log.read()))
+    with log.open() as lines:
+        lines.seek(logged)
+        unraisable = len(NOTED.findall(lines.read()))
     with database.rows():
         ends = Counter(
             UsageRecord.objects.filter(opened_at__gte=since).values_list("end", flat=True)
@@ -142,10 +144,10 @@ def _later(seconds: float, act: Callable[[], None]) -> Thread:
     return thread
 
 
-def _streamed(served: Served, tokens: Sequence[str], *, streams: int) -> Seen:
+def _streamed(port: int, tokens: Sequence[str], *, streams: int) -> Seen:
     crowd = Crowd(
-        host=HOST,
-        port=served.port,
+        host="127.0.0.1",
+        port=port,
         path="/v1/llm/stream",
         body=BODY,
         tokens=tokens,

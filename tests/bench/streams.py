@@ -7,6 +7,7 @@ one of them lasts, so for a moment all run at once, and beginnings and ends weig
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from threading import Event, Thread
 
 import psycopg
 
+from tests.bench.burst import TIMES, Burst, burst, frozen
 from tests.bench.complete import BODY as ONE_SHOT
 from tests.bench.crowd_of_streams import Crowd, Seen, percentile
 from tests.bench.figures import Line, in_turns
@@ -30,6 +32,8 @@ RAMP = usual(4.5, short=0.5)
 MANY, OF_ONE = usual((1_000, 500), short=(50, 20))
 PROVIDERS = "/v1/chat/completions"
 WARM = 50
+LOOPS = usual(6, short=1)
+FROZEN_SECONDS = usual(5.0, short=1.0)
 WATCHED_EVERY = 0.2
 BODY = json.dumps(
     {
@@ -88,10 +92,12 @@ def measure(stage: Stage, *, rounds: int) -> list[Line]:
             streamed(stage.provider, tokens, streams=MANY, path=PROVIDERS) for _ in range(rounds)
         ]
         beside = _beside(stage, ours, tokens, one, rounds=rounds)
+        bursts = _bursts(stage, ours, tokens, rounds=rounds)
     return [
         *_lines(f"{MANY:,} streams", many),
         *_lines(f"{OF_ONE} streams of one person", of_one),
         *beside,
+        *bursts,
         _line(
             "from the provider itself, chunk delay p99", "ms", [each.delay_p99 for each in alone]
         ),
@@ -208,6 +214,50 @@ def _beside(
             at_most=3.0,
         )
     ]
+
+
+def _bursts(stage: Stage, ours: Served, tokens: Sequence[str], *, rounds: int) -> list[Line]:
+    """A thousand streams, each twice, beside endless loops; in each round once more with a frozen database."""
+
+    def freeze() -> None:
+        with frozen(stage.postgres.pid):
+            time.sleep(FROZEN_SECONDS)
+
+    ways = {"a burst": None, f"a burst with the database frozen {FROZEN_SECONDS:.0f} s": freeze}
+    found: dict[str, list[Burst]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, act in ways.items():
+            seen = burst(
+                port=ours.port,
+                log=ours.log,
+                database=stage.database,
+                tokens=tokens,
+                streams=MANY,
+                loops=LOOPS,
+                freeze=act,
+            )
+            found[name].append(seen)
+    return [line for name, bursts in found.items() for line in _burst_lines(name, bursts)]
+
+
+def _burst_lines(name: str, bursts: list[Burst]) -> Iterator[Line]:
+    def line(
+        what: str, unit: str, figures: list[float], goal: str = "", at_most: float | None = None
+    ) -> Line:
+        return _line(f"{what}, {name}", unit, figures, goal=goal, at_most=at_most)
+
+    yield line("whole answers lost", "streams", [float(each.lost) for each in bursts], "none", 0.0)
+    refused = [100 * each.refused / (TIMES * MANY) for each in bursts]
+    yield line("refused", "%", refused, "under 1 %", 1.0)
+    silent = [float(each.seen.unanswered) for each in bursts]
+    yield line("refused without Retry-After", "streams", silent, "none", 0.0)
+    ends = [each.seen.end_p99 for each in bursts]
+    yield line("last text to the end p99", "ms", ends, "at most 15 s", 15_000.0)
+    yield line("first byte p99", "ms", [each.seen.first_p99 for each in bursts])
+    off = [float(each.off) for each in bursts]
+    yield line("tokens by which the ledger is off", "tokens", off, "none", 0.0)
+    left = [float(each.unraisable) for each in bursts]
+    yield line("errors that nobody could raise", "errors", left, "none", 0.0)
 
 
 def _probe(served: Served, token: str) -> float:
