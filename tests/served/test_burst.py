@@ -1,5 +1,8 @@
 """A burst of streams on a busy machine: what was made and paid reaches its caller, and the ledger is exact."""
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,13 +11,12 @@ from pathlib import Path
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
-from accounts.keys.key_ring import ring
 from tests.bench.burst import burst
-from tests.bench.callers import make_callers
 from tests.config.own_postgres import OwnPostgres, own_postgres
 from tests.served.conftest import Ground
 from tests.served.database import Database
-from tests.served.service import UNLIMITED, Service, manage, running_service
+from tests.served.service import Service, manage, running_service
+from tests.tools.folders import ROOT
 from tests.tools.postgres import NAME
 
 pytestmark = pytest.mark.full
@@ -48,16 +50,25 @@ def crowded(
     folder = tmp_path_factory.mktemp("crowded")
     with own_postgres() as server:
         own = {"DATABASE_URL": server.url, "DATABASE_OWNER_URL": server.url}
-        environ = {**ground.environ, **own, "RATE_LIMITS": UNLIMITED}
-        with running_service(folder, environ) as service:
+        with running_service(folder, {**ground.environ, **own}) as service:
             manage(service.environ, "migrate", "--no-input")
             manage(service.environ, "seed_demo", "--output", str(folder / "demo.json"))
             database = Database(NAME, django_db_blocker.unblock, server=server.url)
-            # Tokens are signed here, with a key of that database.
-            ring.forget()
-            tokens = [each.access for each in make_callers(database, STREAMS)]
-            ring.forget()
-            yield Crowded(server, database, service, tokens)
+            yield Crowded(server, database, service, _tokens(service))
+
+
+def _tokens(service: Service) -> list[str]:
+    """A token of each of so many people who have never called."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.served.signing", str(STREAMS)],
+        cwd=ROOT,
+        env=dict(service.environ),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    tokens: list[str] = json.loads(done.stdout)
+    return tokens
 
 
 @pytest.mark.parametrize("is_frozen", [False, True], ids=["busy", "with a frozen database"])
