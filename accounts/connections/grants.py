@@ -19,6 +19,7 @@ from accounts.connections.disconnecting import ConnectionNotFound
 from accounts.connections.oauth import GrantRefused, ProviderFailed, Tokens
 from accounts.connections.provider_settings import OAuthProvider
 from accounts.connections.providers import find
+from accounts.connections.scopes import granted
 from accounts.models import Connection, Session, User
 from config.api.problems import Problem, ProviderRejected, ServiceUnavailable
 from config.clock import clock_from
@@ -232,7 +233,8 @@ def _put(
     columns = refreshing.token_columns(connection, tokens, now=now)
     columns["connected_at"] = now
     if tokens.scopes is None:
-        columns["scopes"] = sorted(party.scopes)
+        # By RFC 6749 (5.1) a response without scopes grants those that were requested.
+        columns["scopes"] = granted(list(party.scopes)) or []
     if before is None:
         return Connection.objects.create(user=user, provider=party.name, **columns)
     # A refresh of the previous grant that is still under way matches neither fence nor generation.

@@ -4,7 +4,6 @@ Authlib itself accepts a response of status 400 without an ``error`` as a token,
 quotes, and loses a refresh token beside an ``expires_in`` that is not a number.
 """
 
-import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from authlib.oauth2 import ClientAuth, OAuth2Client
 
 from accounts.connections.exchange import Answer, Session
 from accounts.connections.provider_settings import OAuthProvider
+from accounts.connections.scopes import granted
 from accounts.models import Connection
 from config.api.problems import Problem, ProviderError, ProviderTimeout, ProviderUnavailable
 from config.http.errors import ExchangeError
@@ -29,9 +29,6 @@ ASSUMED_LIFE = timedelta(minutes=10)
 # The pause after a failure: the provider's Retry-After, within bounds.
 PAUSE_SECONDS = 5
 LONGEST_PAUSE_SECONDS = 300
-MOST_SCOPES = 100
-# As in RFC 6749 (3.3), with a length limit. Invalid scopes are left out and do not refuse the tokens beside them.
-SCOPE = re.compile(r"[!#-\[\]-~]{1,500}")
 CLIENT_ERRORS = {"invalid_client", "unauthorized_client"}
 
 
@@ -196,7 +193,7 @@ def _tokens(
         refresh=refresh,
         # Counted from before the request, so that a token is never used after its end.
         expires_at=now + life if life is not None else None,
-        scopes=_scopes(given.get("scope")),
+        scopes=granted(given.get("scopes") if given.get("scope") is None else given["scope"]),
     )
 
 
@@ -256,10 +253,3 @@ def _life(expires_in: object, *, assumed: timedelta | None) -> timedelta | None:
         return assumed
     # Compared without conversion: not every integer fits a float.
     return timedelta(seconds=min(expires_in, LONGEST_LIFE.total_seconds()))
-
-
-def _scopes(value: object) -> list[str] | None:
-    if not isinstance(value, str):
-        return None
-    words = sorted({each for each in value.split() if SCOPE.fullmatch(each)})
-    return words[:MOST_SCOPES]

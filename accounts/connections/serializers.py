@@ -65,7 +65,8 @@ class ConnectionSerializer(serializers.Serializer[Any]):
         )
     )
     scopes = serializers.ListField(
-        child=serializers.CharField(), help_text="Scopes that the provider granted, sorted."
+        child=serializers.CharField(),
+        help_text="Scopes that the provider granted, one word each, sorted.",
     )
     connected_at = serializers.DateTimeField(help_text="Time of the person's last consent.")
     refreshed_at = serializers.DateTimeField(help_text="Time of the provider's last tokens.")
