@@ -159,7 +159,7 @@ def _read(user_id: UUID, provider: str, *, refused: str | None, at: datetime) ->
     connection = rows.filter(user=user_id, provider=provider).first()
     if connection is None:
         raise ConnectionNotFound
-    if connection.lapsed_at is not None:
+    if connection.lapsed_at is not None and not connection.is_unexplained:
         raise ReauthorisationNeeded
     try:
         refresh, access = disconnecting.tokens_of(connection)
@@ -186,6 +186,8 @@ def _renew(stored: _StoredTokens, party: OAuthProvider, *, by: Actor, at: dateti
             refreshing.lapse(rows, connection, Connection.Lapse.EXPIRED, by=by, now=at)
         raise ReauthorisationNeeded
     if connection.ask_again_at is not None and connection.ask_again_at > at:
+        if connection.is_unexplained:
+            raise ReauthorisationNeeded
         left = ceil((connection.ask_again_at - at).total_seconds())
         raise oauth.problem_of(connection.failure, seconds=left)
     lease = refreshing.take(connection)

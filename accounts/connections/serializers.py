@@ -61,7 +61,8 @@ class ConnectionSerializer(serializers.Serializer[Any]):
     state = serializers.SerializerMethodField(
         help_text=(
             "`unavailable`: the last call to the provider failed, and the grant stays; "
-            "`reauthorisation_needed`: authorize again."
+            "`reauthorisation_needed`: authorize again, for the provider refuses the grant, or has refused it for six "
+            "hours without a known reason."
         )
     )
     scopes = serializers.ListField(

@@ -167,7 +167,7 @@ FAILURES = [
     (Said(401), "client_refused"),
     (says(400, error="invalid_request"), "failed"),
     (says(400, message="no error"), "failed"),
-    (says(400, error={"code": "invalid_grant"}), "failed"),
+    (says(400, error={"code": 190}), "failed"),
     (says(400, access_token="a"), "failed"),
     (Said(302, headers={"Location": "/elsewhere"}), "failed"),
     (Said(200, b"<html>"), "failed"),
