@@ -52,7 +52,10 @@ class CompleteSerializer(serializers.Serializer[Any]):
         max_length=LONGEST_ADDRESS,
         required=False,
         allow_null=True,
-        help_text="`iss` of the redirect, if the provider sends it (RFC 9207).",
+        help_text=(
+            "`iss` of the redirect, if the provider sends it (RFC 9207). Required of providers that are known to "
+            "send it: `state_invalid` without."
+        ),
     )
 
 
