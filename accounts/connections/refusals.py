@@ -5,7 +5,7 @@ members, and with any status.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -49,6 +49,9 @@ _TABLE: Mapping[Meaning, str] = {
     """,
 }
 _MEMBERS = ("error", "error_code", "code", "status")
+_SENTENCES = ("error_description", "message", "msg", "reason")
+_GRANT = re.compile(r"refresh[ _-]?token|authori[sz]ation[ _-]?code", re.IGNORECASE)
+_DEAD = re.compile(r"invalid|expired|revoked|unknown|not found|\bused\b", re.IGNORECASE)
 
 
 def _plain(word: str) -> str:
@@ -59,16 +62,24 @@ WORDS = {_plain(word): meaning for meaning, words in _TABLE.items() for word in 
 
 
 def meaning_of(members: Mapping[str, Any]) -> Meaning | None:
-    """The meaning of a response's members; None if no word of it is known.
+    """The meaning of a response's members; None if no word of it is known, or its sentence contradicts the word.
 
     A fault gives way to a word that says more: ``{"error": {"type": "invalid_request", "code": "token_expired"}}``.
+    Some providers call a dead refresh token a fault of the request or the client, and only their sentence says which it
+    is, which is too little to end a grant at once.
     """
-    known = [WORDS[word] for word in _words(members) if word in WORDS]
-    return next((each for each in known if each != Meaning.FAULT), known[0] if known else None)
+    texts = _texts(members, (*_MEMBERS, "type"))
+    known = [WORDS[word] for word in map(_plain, texts) if word in WORDS]
+    meaning = next((each for each in known if each != Meaning.FAULT), known[0] if known else None)
+    if meaning not in {Meaning.FAULT, Meaning.CLIENT}:
+        return meaning
+    sentence = " ".join(_texts(members, _SENTENCES))
+    return None if _GRANT.search(sentence) and _DEAD.search(sentence) else meaning
 
 
-def _words(members: Mapping[str, Any]) -> Iterator[str]:
+def _texts(members: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """The texts of these names in a response and in its error, if that is an object."""
     nested = members.get("error")
-    for level in (members, nested if isinstance(nested, dict) else {}):
-        values = (level.get(name) for name in (*_MEMBERS, "type"))
-        yield from (_plain(each) for each in values if isinstance(each, str))
+    levels = (members, nested if isinstance(nested, dict) else {})
+    values = [level.get(name) for level in levels for name in names]
+    return [each for each in values if isinstance(each, str)]

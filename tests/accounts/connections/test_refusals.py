@@ -53,6 +53,9 @@ PASSING: list[tuple[int, dict[str, Any]]] = [
     (403, {"error": "unauthorized_client"}),
     (400, {"error": "invalid_request"}),
     (400, {"error": "invalid_request_error"}),
+    (400, {"error": "invalid_request", "error_description": "Missing parameter: refresh_token"}),
+    (401, {"error": "invalid_client", "error_description": "Client secret expired"}),
+    (500, {"error": "invalid_request", "error_description": "refresh token expired"}),
     (200, {"error": "redirect_uri_mismatch"}),
     (400, {"error": "unsupported_grant_type"}),
     (400, {"error": "server_error"}),
@@ -69,6 +72,15 @@ UNKNOWN: list[tuple[int, dict[str, Any]]] = [
     (401, {"error": "Unauthorized", "message": "no such account"}),
     (403, {"message": "forbidden"}),
     (410, {"error": "gone"}),
+    (
+        400,
+        {"error": "invalid_request", "error_description": "Refresh token expired"},
+    ),  # FlowFuse/flowfuse#8547
+    (
+        400,
+        {"error": "invalid_request", "error_description": "invalid refresh_token"},
+    ),  # better-auth/better-auth#8103
+    (403, {"error": "unauthorized_client", "error_description": "refresh_token is invalid"}),
 ]
 
 
