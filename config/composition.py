@@ -19,6 +19,7 @@ from llmproxy.calls import outbox
 from llmproxy.calls import watch as calls
 from llmproxy.keys import personal_keys
 from llmproxy.models import Provider
+from releases.delivery import conditional_writes
 from releases.models import AppChannel, AppPin, MicroApp
 from usage import refusal_log
 from usage.models import Alert, Override, Refusal, Stop, UsageRecord
@@ -72,5 +73,6 @@ hooks.register(
 )
 request_log.refused.append(refusal_log.note)
 serving.started.extend((watch.start, refusal_log.start))
+serving.first_started.append(conditional_writes.start)
 serving.grace_over.append(calls.end_all)
 serving.exits.extend((partial(outbox.finish, seconds=SETTLING_SECONDS), refusal_log.finish))

@@ -162,8 +162,10 @@ def on_reload(server: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Starts what runs beside requests: the watch over the job worker."""
+    """Starts what runs beside requests: the watch over the job worker, and in the first process what is done once."""
     serving.run(serving.started)
+    if worker.age == 1:
+        serving.run(serving.first_started)
 
 
 def worker_exit(server: Any, worker: Any) -> None:

@@ -10,6 +10,8 @@ Hook = Callable[[], object]
 
 # Once the process serves.
 started: list[Hook] = []
+# Once the service serves, in one of its processes alone.
+first_started: list[Hook] = []
 # The master kills the process soon: what still runs has to end.
 grace_over: list[Hook] = []
 # Once the worker of queued jobs works.

@@ -109,6 +109,8 @@ STORAGE_URL: dict[str, str] = env.storage_url("STORAGE_URL") or _nowhere
 CDN_PURGE: str = env.str("CDN_PURGE", "", validate=CDN_PURGE_FORM)
 STRIPE_API_KEY = secret("STRIPE_API_KEY", default="")
 STRIPE_API_BASE: str = env.str("STRIPE_API_BASE", "", validate=address_or_empty) or ""
+# Empty: every subscription of a customer pays for the licence.
+STRIPE_PRODUCTS: list[str] = env.stripe_products("STRIPE_PRODUCTS", "") or []
 GRACE_DAYS: int = env.int("GRACE_DAYS", 14, validate=DAYS) or 14
 # Third parties that people can connect.
 OAUTH_PROVIDERS = secret("OAUTH_PROVIDERS", default="", check=provider_settings.read)

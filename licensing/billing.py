@@ -9,11 +9,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from django.conf import settings
+
 from accounts.audit import Actor
 from accounts.jobs import NotDone
 from licensing import suspension_guard
 from licensing.billing_decisions import (
     GRACE_EXPIRED,
+    PAUSED,
     BillingDecision,
     best,
     decision_after_grace,
@@ -47,6 +50,7 @@ class Report:
     changed: Counter[str] = field(default_factory=Counter)
     unknown: list[str] = field(default_factory=list)
     without_subscription: list[str] = field(default_factory=list)
+    paused: list[str] = field(default_factory=list)
     without_customer: int = 0
     unanswered: list[str] = field(default_factory=list)
     not_asked: list[str] = field(default_factory=list)
@@ -68,6 +72,7 @@ class Report:
         nothing = "nothing would change" if self.dry_run else "nothing changed"
         notes = {
             "with a status that is not known here": _named(self.unknown),
+            "with payments paused at Stripe": _named(self.paused),
             "without a subscription": _named(self.without_subscription),
             "without a customer": self.without_customer,
             "but the brake would hold": self.brake,
@@ -215,14 +220,20 @@ def _changes(run: Run, subscriptions: Mapping[str, Collection[str]]) -> list[Bil
         statuses = subscriptions.get(licence.stripe_customer_id, ())
         if (status := best(statuses)) is None:
             run.report.skip(licence, statuses)
-        else:
-            decisions.append(run.decide(licence, status, run.now))
+            continue
+        if status == PAUSED:
+            run.report.paused.append(licence.client.name)
+        decisions.append(run.decide(licence, status, run.now))
     if customers > 1 and len(run.report.without_subscription) == customers:
         raise NoCustomerKnown(
             f"Stripe knows a subscription of none of {customers} customers, so nothing was changed; "
-            "STRIPE_API_KEY may be of another account or of its test mode."
+            f"STRIPE_API_KEY may be of another account or of its test mode{_other_products()}."
         )
     return [each for each in decisions if each.changes_licence]
+
+
+def _other_products() -> str:
+    return ", or STRIPE_PRODUCTS may name other products" if settings.STRIPE_PRODUCTS else ""
 
 
 def _named(names: list[str]) -> str:

@@ -10,8 +10,9 @@ from licensing.models import Licence, Standing
 
 ACTIVE = frozenset({"active", "trialing"})
 DUE = frozenset({"past_due"})
+PAUSED = "paused"
 # ``paused`` is among them because it can mean that nobody has paid.
-SUSPENDED = frozenset({"unpaid", "incomplete", "incomplete_expired", "canceled", "paused"})
+SUSPENDED = frozenset({"unpaid", "incomplete", "incomplete_expired", "canceled", PAUSED})
 GRACE_EXPIRED = "The grace has run out."
 
 

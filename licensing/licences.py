@@ -7,7 +7,7 @@ from typing import Any
 from django.db import transaction
 
 from accounts.audit import Actor, check_reason, reason_faults, record
-from accounts.models import Client
+from accounts.models import AuditEvent, Client
 from config.api.constraints import refused_as
 from config.api.problems import Fault, InvalidRequest, instant
 from config.console.edit_conflicts import change
@@ -113,6 +113,16 @@ def set_billing_status(
             "licence:billing_set", client, by=by, now=now, reason=reason, before=before, after=after
         )
     return True
+
+
+def billing_reason(licence: Licence) -> str:
+    """The reason of a billing status that is not active, as the audit log has it; "" for none."""
+    if licence.billing_status == Standing.ACTIVE:
+        return ""
+    set_before = AuditEvent.objects.filter(
+        action="licence:billing_set", target_id=str(licence.client_id)
+    )
+    return set_before.values_list("reason", flat=True).first() or ""
 
 
 def set_customer(

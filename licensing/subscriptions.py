@@ -1,7 +1,11 @@
-"""Reads subscriptions from Stripe and never changes them."""
+"""Reads subscriptions from Stripe and never changes them.
+
+Stripe goes on calling a subscription active while nobody collects its payments; here it is paused. Where
+``STRIPE_PRODUCTS`` names what a licence is, subscriptions to anything else are passed over.
+"""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from time import sleep
 
@@ -11,6 +15,7 @@ from django.conf import settings
 from stripe.params import SubscriptionListParams
 
 from config.db.connections import release_connection
+from licensing.billing_decisions import PAUSED
 from licensing.customer_queries import BillingUnavailable, CustomerRefused
 
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 30.0
@@ -19,6 +24,8 @@ RETRIES = 3
 RATE_LIMIT_WAITS = (2.0, 8.0, 20.0)
 PAGE = 100
 NO_SUCH_CUSTOMER = "resource_missing"
+# Statuses under which a subscription gives access, which it does not without its payments.
+PAUSABLE = frozenset({"active", "trialing", "past_due"})
 # Errors about the key, the rate or a timeout, which are the same for every customer.
 OF_EVERYBODY = frozenset({401, 403, 408, 429})
 
@@ -32,7 +39,8 @@ def statuses_by_customer() -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
     with _asking() as client:
         for each in _listed(client, {}):
-            found[_id(each.customer)].append(_text(each.status))
+            if _is_licence(client, each):
+                found[_id(each.customer)].append(_status(each))
     return dict(found)
 
 
@@ -44,7 +52,11 @@ def statuses_of(customer_id: str) -> list[str]:
     with _asking() as client:
         try:
             listed = _listed(client, {"customer": customer_id})
-            return [_text(each.status) for each in listed if _id(each.customer) == customer_id]
+            return [
+                _status(each)
+                for each in listed
+                if _id(each.customer) == customer_id and _is_licence(client, each)
+            ]
         except stripe.StripeError as error:
             if isinstance(error, stripe.InvalidRequestError) and error.code == NO_SUCH_CUSTOMER:
                 return []
@@ -78,6 +90,32 @@ def _listed(
         if not page.has_more:
             return
         asked["starting_after"] = page.data[-1].id
+
+
+def _status(subscription: stripe.Subscription) -> str:
+    status = _text(subscription.status)
+    is_paused = getattr(subscription, "pause_collection", None) is not None
+    return PAUSED if is_paused and status in PAUSABLE else status
+
+
+def _is_licence(client: stripe.StripeClient, subscription: stripe.Subscription) -> bool:
+    """Whether a subscription has one of ``STRIPE_PRODUCTS``, if there are any."""
+    wanted = set(settings.STRIPE_PRODUCTS)
+    if not wanted:
+        return True
+    # By key: the attribute of this name is a method of older releases of the library.
+    items = subscription["items"]
+    if _has_any(items.data, wanted):
+        return True
+    if not items.has_more:
+        return False
+    more = client.v1.subscription_items.list({"subscription": subscription.id, "limit": PAGE})
+    return _has_any(more.data, wanted)
+
+
+def _has_any(items: Iterable[stripe.SubscriptionItem], wanted: Container[str]) -> bool:
+    prices = (each.price for each in items)
+    return any(price.id in wanted or _id(price.product) in wanted for price in prices)
 
 
 def _page(
@@ -131,8 +169,8 @@ def _kind(error: stripe.StripeError) -> str:
     return f"{type(error).__name__}, status {error.http_status or '-'}."
 
 
-def _id(customer: str | stripe.Customer) -> str:
-    return customer if isinstance(customer, str) else customer.id
+def _id(named: str | stripe.Customer | stripe.Product) -> str:
+    return named if isinstance(named, str) else named.id
 
 
 def _text(status: object) -> str:

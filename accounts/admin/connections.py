@@ -80,6 +80,7 @@ class ConnectionAdmin(ConsoleAdmin):
         moment("failed_at"),
         "failure",
         moment("ask_again_at", "provider is left alone until"),
+        moment("refused_since", "refused in unknown words since"),
     )
     readonly_fields = ("state",)
 

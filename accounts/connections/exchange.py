@@ -28,6 +28,10 @@ class Answer:
         self.headers = headers
         self._body = body
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._body.strip()
+
     def json(self) -> Any:
         """The JSON document of the body. Raises ``ValueError``."""
         try:

@@ -19,6 +19,7 @@ from accounts.connections.disconnecting import ConnectionNotFound
 from accounts.connections.oauth import GrantRefused, ProviderFailed, Tokens
 from accounts.connections.provider_settings import OAuthProvider
 from accounts.connections.providers import find
+from accounts.connections.scopes import granted
 from accounts.models import Connection, Session, User
 from config.api.problems import Problem, ProviderRejected, ServiceUnavailable
 from config.clock import clock_from
@@ -76,6 +77,10 @@ def complete(
     """
     party = find(provider)
     asked = consume(user_id=user_id, session_id=session_id, provider=provider, state=state, now=now)
+    if party.iss_required and issuer is None:
+        raise StateInvalid(
+            "The provider's redirect names its issuer, which is missing here. Begin again, and send its iss."
+        )
     if issuer is not None and party.issuer and issuer != party.issuer:
         raise StateInvalid
     release_connection()
@@ -158,7 +163,7 @@ def _read(user_id: UUID, provider: str, *, refused: str | None, at: datetime) ->
     connection = rows.filter(user=user_id, provider=provider).first()
     if connection is None:
         raise ConnectionNotFound
-    if connection.lapsed_at is not None:
+    if connection.lapsed_at is not None and not connection.is_unexplained:
         raise ReauthorisationNeeded
     try:
         refresh, access = disconnecting.tokens_of(connection)
@@ -185,6 +190,8 @@ def _renew(stored: _StoredTokens, party: OAuthProvider, *, by: Actor, at: dateti
             refreshing.lapse(rows, connection, Connection.Lapse.EXPIRED, by=by, now=at)
         raise ReauthorisationNeeded
     if connection.ask_again_at is not None and connection.ask_again_at > at:
+        if connection.is_unexplained:
+            raise ReauthorisationNeeded
         left = ceil((connection.ask_again_at - at).total_seconds())
         raise oauth.problem_of(connection.failure, seconds=left)
     lease = refreshing.take(connection)
@@ -232,7 +239,8 @@ def _put(
     columns = refreshing.token_columns(connection, tokens, now=now)
     columns["connected_at"] = now
     if tokens.scopes is None:
-        columns["scopes"] = sorted(party.scopes)
+        # By RFC 6749 (5.1) a response without scopes grants those that were requested.
+        columns["scopes"] = granted(list(party.scopes)) or []
     if before is None:
         return Connection.objects.create(user=user, provider=party.name, **columns)
     # A refresh of the previous grant that is still under way matches neither fence nor generation.

@@ -4,9 +4,9 @@ Authlib itself accepts a response of status 400 without an ``error`` as a token,
 quotes, and loses a refresh token beside an ``expires_in`` that is not a number.
 """
 
-import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import inf
@@ -17,6 +17,8 @@ from authlib.oauth2 import ClientAuth, OAuth2Client
 
 from accounts.connections.exchange import Answer, Session
 from accounts.connections.provider_settings import OAuthProvider
+from accounts.connections.refusals import Meaning, meaning_of
+from accounts.connections.scopes import granted
 from accounts.models import Connection
 from config.api.problems import Problem, ProviderError, ProviderTimeout, ProviderUnavailable
 from config.http.errors import ExchangeError
@@ -29,10 +31,9 @@ ASSUMED_LIFE = timedelta(minutes=10)
 # The pause after a failure: the provider's Retry-After, within bounds.
 PAUSE_SECONDS = 5
 LONGEST_PAUSE_SECONDS = 300
-MOST_SCOPES = 100
-# As in RFC 6749 (3.3), with a length limit. Invalid scopes are left out and do not refuse the tokens beside them.
-SCOPE = re.compile(r"[!#-\[\]-~]{1,500}")
-CLIENT_ERRORS = {"invalid_client", "unauthorized_client"}
+# Statuses of an address or a moment, whatever else a response says.
+NOT_FOUND, NOT_ALLOWED, TOO_SLOW, TOO_EARLY = 404, 405, 408, 425
+OF_NO_GRANT = {NOT_FOUND, NOT_ALLOWED, TOO_SLOW, TOO_EARLY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +55,28 @@ class AuthorisationRequest(NamedTuple):
 
 
 class GrantRefused(Exception):
-    """The provider does not accept this code or refresh token (``invalid_grant``)."""
+    """The provider does not accept this code or refresh token; only the person can bring another."""
 
 
 class ProviderFailed(Exception):
     """A failed request to the provider, which implies nothing about the grant.
 
     ``sent``: the request may have succeeded, and its response was lost. ``pause``: seconds until the next request.
+    ``unknown``: the provider refused in words that ``refusals`` does not know.
     """
 
-    def __init__(self, kind: Failure, *, sent: bool = True, pause: int = PAUSE_SECONDS) -> None:
+    def __init__(
+        self,
+        kind: Failure,
+        *,
+        sent: bool = True,
+        pause: int = PAUSE_SECONDS,
+        unknown: bool = False,
+    ) -> None:
         self.kind = kind
         self.sent = sent
         self.pause = pause
+        self.unknown = unknown
         super().__init__(kind.value)
 
     def problem(self) -> Problem:
@@ -139,7 +149,8 @@ def revoke(provider: OAuthProvider, *, token: str, hint: str) -> None:
     # RFC 7009 requires 200 for unknown tokens too; some providers answer 400 with one of these errors.
     if 200 <= answer.status_code < 300 or _error(answer) in {"invalid_token", "invalid_grant"}:
         return
-    _judge(answer)
+    with suppress(GrantRefused):
+        _judge(answer)
     raise ProviderFailed(Failure.FAILED)
 
 
@@ -187,7 +198,9 @@ def _tokens(
     access, refresh = given.get("access_token"), given.get("refresh_token") or before
     kind = given.get("token_type") or "bearer"
     if not (_is_token(access) and (refresh is None or _is_token(refresh))):
-        raise ProviderFailed(Failure.FAILED)
+        # A document without a token is a refusal in words of the provider's own; the library adds the refresh token.
+        unknown = "access_token" not in given and bool(given.keys() - {"refresh_token"})
+        raise ProviderFailed(Failure.FAILED, unknown=unknown)
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise ProviderFailed(Failure.FAILED)
     life = _life(given.get("expires_in"), assumed=ASSUMED_LIFE if refresh else None)
@@ -196,30 +209,34 @@ def _tokens(
         refresh=refresh,
         # Counted from before the request, so that a token is never used after its end.
         expires_at=now + life if life is not None else None,
-        scopes=_scopes(given.get("scope")),
+        scopes=granted(given.get("scopes") if given.get("scope") is None else given["scope"]),
     )
 
 
 def _judge(answer: Answer) -> Answer:
     """Returns a successful response; raises the meaning of any other."""
-    error, status = _error(answer), answer.status_code
+    members, status = answer.members(), answer.status_code
+    error, meaning = _error(answer), meaning_of(members)
+    succeeded = 200 <= status < 300
+    if succeeded and not error and (meaning is None or "access_token" in members):
+        return answer
     if status in {429, 503}:
         raise ProviderFailed(Failure.OVERLOADED, sent=False, pause=_pause(answer.headers))
-    if error == "invalid_grant" and status < 500:
+    if meaning == Meaning.PERSON and status < 500:
         raise GrantRefused
-    if error in CLIENT_ERRORS or status == 401:
-        raise ProviderFailed(Failure.CLIENT_REFUSED, sent=False)
-    if error in {"temporarily_unavailable", "slow_down"}:
+    unknown = meaning is None and (succeeded or (400 <= status < 500 and status not in OF_NO_GRANT))
+    if meaning == Meaning.CLIENT or status == 401:
+        unknown = unknown and not answer.is_empty
+        raise ProviderFailed(Failure.CLIENT_REFUSED, sent=False, unknown=unknown)
+    if meaning == Meaning.BUSY:
         raise ProviderFailed(Failure.OVERLOADED, sent=False, pause=_pause(answer.headers))
-    if error or not 200 <= status < 300:
-        raise ProviderFailed(Failure.FAILED)
-    return answer
+    raise ProviderFailed(Failure.FAILED, sent=succeeded or not unknown, unknown=unknown)
 
 
 def _error(answer: Answer) -> str:
-    """The error code of a response of any status, or ""."""
+    """The error code of a response of any status in small letters, or ""."""
     error = answer.members().get("error")
-    return error if isinstance(error, str) else ""
+    return error.lower() if isinstance(error, str) else ""
 
 
 def _no_answer(error: ExchangeError) -> ProviderFailed:
@@ -256,10 +273,3 @@ def _life(expires_in: object, *, assumed: timedelta | None) -> timedelta | None:
         return assumed
     # Compared without conversion: not every integer fits a float.
     return timedelta(seconds=min(expires_in, LONGEST_LIFE.total_seconds()))
-
-
-def _scopes(value: object) -> list[str] | None:
-    if not isinstance(value, str):
-        return None
-    words = sorted({each for each in value.split() if SCOPE.fullmatch(each)})
-    return words[:MOST_SCOPES]

@@ -47,7 +47,8 @@ class OAuthProvider:
     """An authorisation server, and the service's registration with it.
 
     ``one_grant``: the server keeps one grant per person, so that revoking any of its tokens revokes all of them.
-    ``issuer``: the server's name in its redirects (RFC 9207); "" if it sends none.
+    ``issuer``: the server's name in its redirects (RFC 9207); "" if it sends none. ``iss_required``: it is known
+    to send it, as one whose metadata has ``authorization_response_iss_parameter_supported``.
     """
 
     name: str
@@ -57,6 +58,7 @@ class OAuthProvider:
     token_endpoint: str
     revocation_endpoint: str = ""
     issuer: str = ""
+    iss_required: bool = False
     scopes: tuple[str, ...] = ()
     authorization_params: Mapping[str, str] = field(default_factory=dict)
     token_endpoint_auth_method: str
@@ -96,6 +98,10 @@ def _provider(name: str, given: Any) -> OAuthProvider:
         raise _fault(name, f"token_endpoint_auth_method must be one of: {', '.join(METHODS)}")
     if bool(secret) == (method == "none"):
         raise _fault(name, "a client_secret and token_endpoint_auth_method do not go together")
+    issuer = _text(name, members, "issuer", needed=False)
+    iss_required = _truth(name, members, "iss_required")
+    if iss_required and not issuer:
+        raise _fault(name, "iss_required needs an issuer")
     return OAuthProvider(
         name=name,
         client_id=_text(name, members, "client_id"),
@@ -103,11 +109,12 @@ def _provider(name: str, given: Any) -> OAuthProvider:
         authorization_endpoint=_endpoint(name, members, "authorization_endpoint"),
         token_endpoint=_endpoint(name, members, "token_endpoint"),
         revocation_endpoint=_endpoint(name, members, "revocation_endpoint", needed=False),
-        issuer=_text(name, members, "issuer", needed=False),
+        issuer=issuer,
+        iss_required=iss_required,
         scopes=_scopes(name, members.get("scopes", [])),
         authorization_params=_params(name, members.get("authorization_params", {})),
         token_endpoint_auth_method=method,
-        one_grant=_truth(name, members.get("one_grant", False)),
+        one_grant=_truth(name, members, "one_grant"),
     )
 
 
@@ -152,9 +159,10 @@ def _params(name: str, value: Any) -> dict[str, str]:
     return dict(value)
 
 
-def _truth(name: str, value: Any) -> bool:
+def _truth(name: str, members: Mapping[str, Any], member: str) -> bool:
+    value = members.get(member, False)
     if not isinstance(value, bool):
-        raise _fault(name, "one_grant must be true or false")
+        raise _fault(name, f"{member} must be true or false")
     return value
 
 

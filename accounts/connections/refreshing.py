@@ -7,12 +7,16 @@ which many providers treat as theft.
 New tokens are stored only if the ``generation`` has not changed, so a late response changes nothing. The old refresh
 token stays until the commit of the new one. If a process dies between the provider's response and that commit, the
 next refresh sends the old token, and if a provider with rotation refuses it, ``answer_lost`` explains it to operators.
+
+A refusal in words that ``refusals`` does not know may pass or not. It is asked about again after as long as it has
+lasted, at most an hour; after six hours the person is asked too, and the first success heals it.
 """
 
 import logging
 import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import ceil
 from typing import Any
 
 from django.db import InterfaceError, OperationalError, transaction
@@ -24,6 +28,7 @@ from accounts.connections import disconnecting, oauth
 from accounts.connections.oauth import GrantRefused, ProviderFailed, Tokens
 from accounts.connections.provider_settings import OAuthProvider
 from accounts.models import Connection
+from accounts.models.connections import REFUSED_FOR_LONG
 from config.clock import clock_from
 from config.db.connections import release_connection
 from config.encryption import encrypt
@@ -31,6 +36,8 @@ from config.encryption import encrypt
 LEASE = timedelta(seconds=25)
 # A short outage of the database must not lose a refresh token that only this process knows.
 KEEPING_PAUSES = (0.2, 1.0, 3.0)
+LONGEST_PAUSE = timedelta(hours=1)
+OPEN = Q(lapsed_at=None) | Q(lapse=Connection.Lapse.UNEXPLAINED)
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +60,7 @@ def take(connection: Connection) -> RefreshLease | None:
     with transaction.atomic():
         taken = (
             of_generation(connection)
-            .filter(free, lapsed_at=None)
+            .filter(free, OPEN)
             .update(
                 fence=F("fence") + 1,
                 leased_until=Now() + LEASE,
@@ -72,7 +79,7 @@ def take(connection: Connection) -> RefreshLease | None:
 def refresh(lease: RefreshLease, *, provider: OAuthProvider, by: Actor, now: datetime) -> bool:
     """Renews the tokens and stores the result; returns whether there are new tokens.
 
-    Raises ``ProviderFailed`` after a failure, which leaves the grant unchanged.
+    Raises ``ProviderFailed`` after a failure, which leaves the grant unchanged, unless the person is asked by now.
     """
     connection = lease.connection
     assert connection.refresh_token is not None
@@ -84,8 +91,8 @@ def refresh(lease: RefreshLease, *, provider: OAuthProvider, by: Actor, now: dat
     except GrantRefused:
         _lapse(lease, by=by, now=now)
     except ProviderFailed as failure:
-        _note(lease, failure, now=clock())
-        raise
+        if not _note(lease, failure, by=by, now=clock()):
+            raise
     else:
         if _store(connection, tokens, now=now):
             return True
@@ -110,7 +117,7 @@ def lapse(
 ) -> bool:
     """Marks a connection that only the person can renew; returns False if it has changed meanwhile."""
     with transaction.atomic():
-        lapsed = rows.filter(lapsed_at=None).update(lapsed_at=now, lapse=why, leased_until=None)
+        lapsed = rows.filter(OPEN).update(lapsed_at=now, lapse=why, leased_until=None)
         if lapsed:
             after = {"provider": connection.provider, "why": why.value}
             record(
@@ -150,6 +157,7 @@ def token_columns(connection: Connection, tokens: Tokens, *, now: datetime) -> d
         "failed_at": None,
         "failure": "",
         "ask_again_at": None,
+        "refused_since": None,
         "leased_until": None,
         "answer_lost": False,
     }
@@ -182,15 +190,26 @@ def _lapse(lease: RefreshLease, *, by: Actor, now: datetime) -> None:
     lapse(lease.mine(), lease.connection, why, by=by, now=now)
 
 
-def _note(lease: RefreshLease, failure: ProviderFailed, *, now: datetime) -> None:
-    """Stores the provider's failure and releases the lease."""
+def _note(lease: RefreshLease, failure: ProviderFailed, *, by: Actor, now: datetime) -> bool:
+    """Stores the provider's failure and releases the lease; returns whether the person is asked."""
+    connection = lease.connection
     if failure.kind == Connection.Failure.CLIENT_REFUSED:
-        log.error("connection_client_refused", extra={"provider": lease.connection.provider})
-    lost = {"answer_lost": True} if failure.sent else {}
+        log.error("connection_client_refused", extra={"provider": connection.provider})
+    noted: dict[str, Any] = {"answer_lost": True} if failure.sent else {}
+    lasted = connection.refused_for(at=now)
+    if failure.unknown:
+        noted["refused_since"] = now - lasted
+        failure.pause = max(failure.pause, ceil(min(lasted, LONGEST_PAUSE).total_seconds()))
+    elif not connection.is_unexplained:
+        noted["refused_since"] = None
     lease.mine().update(
         failed_at=now,
         failure=failure.kind,
         ask_again_at=now + timedelta(seconds=failure.pause),
         leased_until=None,
-        **lost,
+        **noted,
     )
+    if connection.is_unexplained or not failure.unknown or lasted < REFUSED_FOR_LONG:
+        return connection.is_unexplained
+    log.error("connection_refusal_unexplained", extra={"provider": connection.provider})
+    return lapse(lease.mine(), connection, Connection.Lapse.UNEXPLAINED, by=by, now=now)

@@ -52,7 +52,10 @@ class CompleteSerializer(serializers.Serializer[Any]):
         max_length=LONGEST_ADDRESS,
         required=False,
         allow_null=True,
-        help_text="`iss` of the redirect, if the provider sends it (RFC 9207).",
+        help_text=(
+            "`iss` of the redirect, if the provider sends it (RFC 9207). Required of providers that are known to "
+            "send it: `state_invalid` without."
+        ),
     )
 
 
@@ -61,11 +64,13 @@ class ConnectionSerializer(serializers.Serializer[Any]):
     state = serializers.SerializerMethodField(
         help_text=(
             "`unavailable`: the last call to the provider failed, and the grant stays; "
-            "`reauthorisation_needed`: authorize again."
+            "`reauthorisation_needed`: authorize again, for the provider refuses the grant, or has refused it for six "
+            "hours without a known reason."
         )
     )
     scopes = serializers.ListField(
-        child=serializers.CharField(), help_text="Scopes that the provider granted, sorted."
+        child=serializers.CharField(),
+        help_text="Scopes that the provider granted, one word each, sorted.",
     )
     connected_at = serializers.DateTimeField(help_text="Time of the person's last consent.")
     refreshed_at = serializers.DateTimeField(help_text="Time of the provider's last tokens.")

@@ -13,6 +13,8 @@ from config.encryption import Sealed
 
 PROVIDER_LENGTH = 40
 _PROVIDER = r"^[a-z0-9][a-z0-9_-]*$"
+# A provider that refuses in unknown words, and says nothing else, for this long: the person is asked too.
+REFUSED_FOR_LONG = timedelta(hours=6)
 # An access token is renewed this long before its end, or in the last fifth of a short life …
 AHEAD = timedelta(minutes=5)
 # … and is not handed out any more in its last seconds, or the last tenth of a short life.
@@ -24,7 +26,8 @@ class Connection(Sealed, models.Model):
 
     ``generation`` counts the sets of tokens: a response to a request of an earlier generation changes nothing.
     ``fence`` and ``leased_until`` are the lease of the one refresh that may be under way. ``answer_lost`` means that
-    the provider may have replaced the refresh token in a response that never arrived.
+    the provider may have replaced the refresh token in a response that never arrived. ``refused_since``: since then the
+    provider has said nothing but refusals in unknown words; from before ``refreshed_at`` it means nothing.
     """
 
     class State(models.TextChoices):
@@ -36,6 +39,8 @@ class Connection(Sealed, models.Model):
         REFUSED = "refused", "the provider accepts the grant no longer"
         ANSWER_LOST = "answer_lost", "refused after an answer of the provider was lost"
         EXPIRED = "expired", "it ran out, and the provider gave nothing to renew it with"
+        # The only one after which the provider is still asked, and may heal it.
+        UNEXPLAINED = "unexplained", "refused for hours in words that nobody knows here"
 
     class Failure(models.TextChoices):
         UNREACHABLE = "unreachable", "could not be reached"
@@ -60,6 +65,9 @@ class Connection(Sealed, models.Model):
     failure = models.CharField(max_length=20, choices=Failure, blank=True)
     ask_again_at = models.DateTimeField(
         null=True, help_text="the provider is left alone until then"
+    )
+    refused_since = models.DateTimeField(
+        null=True, editable=False, help_text="of refusals in unknown words alone"
     )
     generation = models.BigIntegerField(default=1, editable=False)
     fence = models.BigIntegerField(default=0, editable=False)
@@ -98,6 +106,17 @@ class Connection(Sealed, models.Model):
         if self.lapsed_at is not None or (ended and self.refresh_token is None):
             return self.State.REAUTHORISATION_NEEDED
         return self.State.UNAVAILABLE if self.failure else self.State.HEALTHY
+
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether the person is asked, and the provider too."""
+        return self.lapse == self.Lapse.UNEXPLAINED
+
+    def refused_for(self, *, at: datetime) -> timedelta:
+        """The length of a series of refusals in unknown words up to one ``at`` this instant."""
+        since = self.refused_since
+        # A process of the release before stores new tokens without an end of the series.
+        return max(at - since, timedelta()) if since and since > self.refreshed_at else timedelta()
 
     def is_due(self, *, at: datetime) -> bool:
         """Whether the access token should be renewed."""

@@ -24,7 +24,7 @@ from config.console.lists.columns import moment
 from config.console.money_pages.client import month_of, people_of
 from config.console.template_tags import standing
 from licensing.admin.licences import StatusFilter
-from licensing.licences import create_client
+from licensing.licences import billing_reason, create_client
 from licensing.models import Licence, Plan
 from llmproxy.catalogue.unpriced import unpriced_warning
 from releases.micro_apps.offers import Explained, explain
@@ -161,6 +161,7 @@ class ClientAdmin(ConsoleAdmin):
                 *(licences.buttons(request, licence) if licence else []),
             ],
             "licence": licence,
+            "billing_reason": billing_reason(licence) if licence else "",
             "apps": _apps_of(licence),
             "operator_decision_ended": licence and licence.operator_decision_has_expired(at=now),
             "people": people,

@@ -19,6 +19,8 @@ RATE = re.compile(r"[1-9]\d*/([1-9]\d*)?[smhd]", re.ASCII)
 # A host may be one word, as in an office.
 EMAIL = re.compile(r"[^\s@,;<>]+@[^\s@,;<>]+")
 TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
+# None of a key, a customer or a subscription, which are pasted in its place.
+STRIPE_ID = re.compile(r"(?!(?:[spr]k|whsec|cus|sub|si|acct)_)[\w-]{1,255}", re.ASCII)
 MINISIGN_KEY_BYTES = 2 + 8 + 32
 POSITIVE = validate.Range(min=0, min_inclusive=False)
 # A century at most.
@@ -163,6 +165,15 @@ def fernet_keys(value: str) -> None:
         usable = False
     if not usable:
         raise ValidationError("Must be Fernet keys: 32 random bytes each, in base64url.")
+
+
+@parser
+def stripe_products(value: str) -> list[str]:
+    """Returns ids of Stripe's products and prices, which an owner may have chosen freely."""
+    ids = words(value)
+    if not all(STRIPE_ID.fullmatch(each) for each in ids):
+        raise ValidationError("Must be ids of products or prices, as in prod_Nf1…,price_1Mo….")
+    return ids
 
 
 def label(value: str) -> None:

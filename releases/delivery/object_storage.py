@@ -1,7 +1,9 @@
 """Storage of published files in an S3 bucket. Imported only if ``STORAGE_URL`` names one."""
 
 import posixpath
+from contextlib import suppress
 from typing import Any
+from uuid import uuid4
 
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
@@ -9,19 +11,32 @@ from botocore.exceptions import BotoCoreError, ClientError
 from django.core.files.base import File
 from storages.backends.s3 import S3Storage
 
-from releases.delivery.storage import CONTENT_TYPES, cache_control_of, unavailable_on
+from releases.delivery.storage import (
+    CONTENT_TYPES,
+    Conditions,
+    StorageUnavailable,
+    cache_control_of,
+    unavailable_on,
+)
 
 # All attempts together end before the lease of a publish does. Each limit bounds one silence: boto3 has no limit for
 # a whole answer, which may trickle.
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 3, 8, 2
 FAILURES = (BotoCoreError, ClientError, OSError)
+# 409: another writer of the same path is about to finish. 304: 412 of servers that treat a write as a read.
+TAKEN = {304, 409, 412}
+NOT_FOUND, NOT_IMPLEMENTED = 404, 501
+# Beside what is written on this condition, where a policy for paths allows the same; no app has such a name.
+PROBE = "apps/.probe-{}"
 
 
 class Objects(S3Storage):  # type: ignore[misc]  # django-storages has no types
     """Objects with the content type and the cache header of their path. A put is atomic.
 
-    boto3 finds the credentials and the default region.
+    boto3 finds the credentials and the default region. ``_seen``: how the server treats conditional writes, once known.
     """
+
+    _seen: Conditions | None = None
 
     def __init__(
         self, *, bucket: str, prefix: str = "", endpoint: str = "", region: str = ""
@@ -59,17 +74,68 @@ class Objects(S3Storage):  # type: ignore[misc]  # django-storages has no types
 
     @unavailable_on(*FAILURES)
     def create(self, name: str, content: bytes) -> bool:
-        """Writes a new object; returns False if one exists."""
+        """Writes a new object; returns False if one exists.
+
+        Without conditional writes it looks first and reads back what it wrote: False too if that is another's.
+        """
+        if self.conditions() == Conditions.KEPT:
+            return self._put_if_new(name, content)
+        if self._exists(name):
+            return False
+        self._put(name, content)
+        return self.content(name) == content
+
+    @unavailable_on(*FAILURES)
+    def conditions(self) -> Conditions:
+        """The way in which the server treats conditional writes, found out by two to a path that is thrown away."""
+        if self._seen is None:
+            path = PROBE.format(uuid4().hex)
+            try:
+                self._seen = self._probe(path)
+            finally:
+                # A policy may forbid it: a few bytes are left.
+                with suppress(StorageUnavailable):
+                    self.delete(path)
+        return self._seen
+
+    def _probe(self, path: str) -> Conditions:
         try:
-            self._object(name).put(
-                Body=content, IfNoneMatch="*", **self.get_object_parameters(name)
-            )
+            first = self._put_if_new(path, b"first")
         except ClientError as error:
-            # 409: another writer of the same path is about to finish.
-            if error.response["ResponseMetadata"]["HTTPStatusCode"] in {409, 412}:
+            if _status(error) >= 500 and _status(error) != NOT_IMPLEMENTED:
+                raise
+            # Fails where the server refuses more than the condition.
+            self._put(path, b"first")
+            return Conditions.REFUSED
+        if first:
+            return Conditions.IGNORED if self._put_if_new(path, b"second") else Conditions.KEPT
+        # Taken by this write, which the library has repeated, or by nothing. A policy may forbid to look in between.
+        return Conditions.KEPT if self._exists(path) else Conditions.REFUSED
+
+    def _put_if_new(self, name: str, content: bytes) -> bool:
+        try:
+            self._put(name, content, IfNoneMatch="*")
+        except ClientError as error:
+            if _status(error) in TAKEN:
                 return False
             raise
         return True
+
+    def _put(self, name: str, content: bytes, **condition: str) -> None:
+        self._object(name).put(Body=content, **condition, **self.get_object_parameters(name))
+
+    def _exists(self, name: str) -> bool:
+        try:
+            self._object(name).load()
+        except ClientError as error:
+            if _status(error) == NOT_FOUND:
+                return False
+            raise
+        return True
+
+
+def _status(error: ClientError) -> int:
+    return int(error.response["ResponseMetadata"]["HTTPStatusCode"])
 
 
 def _client_config(*, own_endpoint: bool) -> Config:

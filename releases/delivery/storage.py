@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +22,14 @@ IMMUTABLE_CACHE = "public, max-age=31536000, immutable"
 SIGNATURE_SUFFIX = ".minisig"
 CONTENT_TYPES: Mapping[str, str] = {".json": "application/json", SIGNATURE_SUFFIX: "text/plain"}
 READABLE = 0o644
+
+
+class Conditions(StrEnum):
+    """The way in which storage treats a write on the condition that its path is free."""
+
+    KEPT = "kept"
+    REFUSED = "refused"
+    IGNORED = "ignored"
 
 
 class StorageUnavailable(ServiceUnavailable):
@@ -64,12 +73,21 @@ def put(name: str, content: bytes) -> None:
 def put_once(name: str, content: bytes) -> None:
     """Writes a file that never changes; a repeat with the same bytes succeeds.
 
-    Raises ``PathTaken`` if the path has other bytes, which stay, and ``StorageUnavailable``.
+    Raises ``PathTaken`` if the path has other bytes, which stay, and ``StorageUnavailable``. Where storage keeps no
+    ``conditions``, only a lock of the caller's excludes two first writers.
     """
-    # ``Objects`` has the same two methods, which Django's interface lacks.
-    storage = cast("Files", default_storage)
-    if not storage.create(name, content) and storage.content(name) != content:
+    if not _storage().create(name, content) and _storage().content(name) != content:
         raise PathTaken
+
+
+def conditions() -> Conditions:
+    """The way in which storage treats conditional writes, asked once per process; raises ``StorageUnavailable``."""
+    return _storage().conditions()
+
+
+def _storage() -> "Files":
+    # ``Objects`` has the same methods, which Django's interface lacks.
+    return cast("Files", default_storage)
 
 
 def remove(name: str) -> None:
@@ -97,6 +115,9 @@ class Files(FileSystemStorage):
     @unavailable_on(OSError)
     def content(self, name: str) -> bytes:
         return Path(self.path(name)).read_bytes()
+
+    def conditions(self) -> Conditions:
+        return Conditions.KEPT
 
     @unavailable_on(OSError)
     def create(self, name: str, content: bytes) -> bool:

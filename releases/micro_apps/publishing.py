@@ -1,10 +1,12 @@
 """Publishes a version of a micro app: verifies it, stores it for ever, and moves ``latest`` to it.
 
 The same command finishes after a crash at any step: the row binds the version to its bytes, storage keeps the first
-bytes of a path, and a channel names only stored versions.
+bytes of a path, and a channel names only stored versions. Storage without conditional writes keeps them by our lock.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -15,9 +17,11 @@ from django.db import transaction
 
 from accounts.audit import Actor, record
 from config.api.problems import Fault, InvalidRequest, NotConfigured
+from config.db.advisory_locks import lock_until_commit
 from config.db.connections import release_connection
 from licensing.models import APP_SLUG
 from releases.delivery import storage
+from releases.delivery.storage import Conditions
 from releases.manifests.version_rules import VersionConflict
 from releases.micro_apps import bundles, signatures
 from releases.micro_apps.channels import move_under_lock
@@ -81,12 +85,27 @@ def publish_app(
     release_connection()
     # A repeat may bring another signature of the bundle; the first one stays.
     path = bundle_path(slug, version)
-    storage.put_once(path, content)
-    storage.put_once(f"{path}{storage.SIGNATURE_SUFFIX}", bytes(row.signature))
+    with _only_writer(slug):
+        storage.put_once(path, content)
+        storage.put_once(f"{path}{storage.SIGNATURE_SUFFIX}", bytes(row.signature))
     latest = _finished(row, by=by, now=now)
     return PublishedApp(
         version=row, created=created, latest=latest.version.version if latest else None
     )
+
+
+@contextmanager
+def _only_writer(slug: str) -> Iterator[None]:
+    """Excludes other publishes of the app where storage cannot: of two writers only one would find a path free.
+
+    The one wait for storage under a lock, which holds up nobody but them.
+    """
+    if storage.conditions() == Conditions.KEPT:
+        yield
+        return
+    with transaction.atomic():
+        lock_until_commit(f"releases.app:{slug}")
+        yield
 
 
 def _key() -> PublicKey:

@@ -33,6 +33,7 @@ from config.env.values import (
     rates,
     second_factor,
     sender,
+    stripe_products,
     time_of_day,
 )
 from config.observability.syslog import Receiver
@@ -64,6 +65,7 @@ FAULTY = {
     "ENCRYPTION_KEYS_FILE": "/brackets/nothing",
     "LLM_API_KEY_FILE": sys.executable,
     "PUBLISH_PLATFORMS": "darwin-aarch64,amiga-68k",
+    "STRIPE_PRODUCTS": "prod_1,sk_live_garbage",
     "UPDATE_PUBLIC_KEY": LINE,
     "APPS_PUBLIC_KEY": LINE,
 }
@@ -484,3 +486,24 @@ def test_a_cache_is_one_redis_a_sentinel_set_or_a_cluster() -> None:
     ):
         with pytest.raises(ValidationError):
             redis_address(wrong)
+
+
+@pytest.mark.parametrize(
+    ("value", "ids"),
+    [
+        ("", []),
+        ("prod_Nf1", ["prod_Nf1"]),
+        (" prod_Nf1 , price_1Mo,plan_x, gold-2024,", ["prod_Nf1", "price_1Mo", "plan_x", "gold-2024"]),
+    ],
+)  # fmt: skip
+def test_products_are_ids(value: str, ids: list[str]) -> None:
+    assert stripe_products(value) == ids
+
+
+@pytest.mark.parametrize(
+    "value", ["a b", "sk_live_1", "rk_live_1", "cus_1", "prod_1,sub_1", "prod_ä"]
+)
+def test_what_is_no_id_of_a_product_is_refused_without_being_repeated(value: str) -> None:
+    with pytest.raises(ValidationError) as raised:
+        stripe_products(value)
+    assert value not in str(raised.value)

@@ -10,7 +10,8 @@ from rest_framework.test import APIClient
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, User
-from licensing.licences import set_operator_status
+from licensing.billing import sync
+from licensing.licences import set_customer, set_operator_status
 from licensing.models import Licence, Plan, Standing
 from releases.models import MicroApp
 from tests.conftest import Browser
@@ -148,6 +149,21 @@ def test_instants_are_utc_and_marked_for_the_operators_own_time(
     assert until is not None
     shown = f'title="{until:%Y-%m-%d %H:%M:%S} UTC"'
     assert shown in console.get(page(world.client)).content.decode()
+
+
+def test_the_page_says_why_billing_has_suspended(
+    console: Browser, organisation: Client, by: Actor, now: datetime
+) -> None:
+    licence = set_customer(
+        licence_id=Licence.objects.get(client=organisation).pk,
+        customer_id="cus_0",
+        reason="They signed.",
+        by=by,
+        now=now,
+    )
+    for status, said in (("paused", "suspended: Stripe says paused."), ("active", "active </dd>")):
+        sync(subscriptions={licence.stripe_customer_id: [status]}, by=by, now=now)
+        assert f"<dt>Billing says</dt> <dd> {said}" in words(console, page(organisation))
 
 
 def test_a_decision_of_an_operator_that_has_ended_is_shown(

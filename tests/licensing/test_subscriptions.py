@@ -5,6 +5,7 @@ from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
+from pytest_django.fixtures import Settings
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
@@ -114,3 +115,121 @@ class TestAskingStripe:
         out = StringIO()
         call_command("sync_subscriptions", stdout=out)
         assert "STRIPE_API_KEY is not set" in out.getvalue()
+
+
+BEHAVIOURS = ("void", "keep_as_draft", "mark_uncollectible")
+
+
+class TestPaused:
+    """Stripe goes on saying active (xyflow/pro-platform#48, pay-rails/pay#660)."""
+
+    @pytest.mark.parametrize("behaviour", BEHAVIOURS)
+    @pytest.mark.parametrize("status", ["active", "trialing", "past_due"])
+    def test_a_subscription_whose_payments_are_not_collected_is_paused(
+        self, stripe: Stripe, status: str, behaviour: str
+    ) -> None:
+        stripe.subscriptions = [("cus_0", status)]
+        stripe.members[0] = {"pause_collection": {"behavior": behaviour, "resumes_at": None}}
+        assert statuses_by_customer() == {"cus_0": ["paused"]}
+        assert statuses_of("cus_0") == ["paused"]
+
+    @pytest.mark.parametrize(
+        ("status", "paused"),
+        [
+            ("active", None),
+            ("canceled", {"behavior": "void"}),
+            ("unpaid", {"behavior": "void"}),
+            ("brand_new", {"behavior": "void"}),
+        ],
+    )
+    def test_any_other_stays_what_it_is(
+        self, stripe: Stripe, status: str, paused: dict[str, str] | None
+    ) -> None:
+        stripe.subscriptions = [("cus_0", status)]
+        stripe.members[0] = {"pause_collection": paused}
+        assert statuses_of("cus_0") == [status]
+
+    def test_the_run_suspends_and_names_the_client_and_a_payment_heals_it(
+        self, stripe: Stripe, paying: Paying
+    ) -> None:
+        paying(2)
+        stripe.subscriptions = [("cus_0", "active"), ("cus_1", "active")]
+        stripe.members[0] = {"pause_collection": {"behavior": "void", "resumes_at": 1_900_000_000}}
+        assert synced() == "changed: 1 suspended; with payments paused at Stripe: 1 (Client 000)"
+        assert synced() == "nothing changed; with payments paused at Stripe: 1 (Client 000)"
+        assert statuses() == ["suspended", "active"]
+        stripe.members.clear()
+        assert synced() == "changed: 1 active"
+
+    def test_another_subscription_that_pays_is_enough(self, stripe: Stripe, paying: Paying) -> None:
+        paying()
+        stripe.subscriptions = [("cus_0", "active"), ("cus_0", "active")]
+        stripe.members[0] = {"pause_collection": {"behavior": "void"}}
+        assert synced() == "nothing changed"
+
+
+class TestProducts:
+    """STRIPE_PRODUCTS: the products or prices that are licences."""
+
+    @pytest.fixture(autouse=True)
+    def two_products(self, stripe: Stripe, settings: Settings) -> None:
+        settings.STRIPE_PRODUCTS = ["prod_licence", "price_old"]
+        stripe.subscriptions = [("cus_0", "active"), ("cus_0", "canceled"), ("cus_1", "active")]
+        stripe.items = {
+            0: [("price_9", "prod_support")],
+            1: [("price_1", "prod_licence")],
+            2: [("price_9", "prod_support"), ("price_old", "prod_before")],
+        }
+
+    def test_only_subscriptions_to_them_count(self, stripe: Stripe) -> None:
+        assert statuses_by_customer() == {"cus_0": ["canceled"], "cus_1": ["active"]}
+        assert statuses_of("cus_0") == ["canceled"]
+
+    def test_any_counts_without_one(self, settings: Settings) -> None:
+        settings.STRIPE_PRODUCTS = []
+        assert statuses_of("cus_0") == ["canceled", "active"]
+
+    def test_an_item_that_the_list_does_not_show_counts(self, stripe: Stripe) -> None:
+        stripe.items[0] = [*[("price_9", "prod_support")] * 15, ("price_2", "prod_licence")]
+        assert statuses_of("cus_0") == ["canceled", "active"]
+
+    def test_a_product_that_comes_as_an_object_is_known(self, stripe: Stripe) -> None:
+        price = {
+            "id": "p",
+            "object": "price",
+            "product": {"id": "prod_licence", "object": "product"},
+        }
+        item = {"id": "si", "object": "subscription_item", "price": price}
+        stripe.members[0] = {"items": {"object": "list", "data": [item], "has_more": False}}
+        assert statuses_of("cus_0") == ["canceled", "active"]
+
+    def test_a_list_without_items_decides_nothing(self, stripe: Stripe) -> None:
+        stripe.members[0] = {"items": None}
+        with pytest.raises(BillingUnavailable, match="no list"):
+            statuses_by_customer()
+
+    def test_who_pays_for_something_else_stays_as_it_is_and_is_named(
+        self, stripe: Stripe, paying: Paying
+    ) -> None:
+        paying(2)
+        stripe.items[1] = [("price_9", "prod_support")]
+        assert synced() == "nothing changed; without a subscription: 1 (Client 000)"
+
+    def test_products_that_nobody_has_bought_change_nothing_and_are_told(
+        self, stripe: Stripe, paying: Paying, settings: Settings
+    ) -> None:
+        paying(2)
+        settings.STRIPE_PRODUCTS = ["prod_mistyped"]
+        with pytest.raises(CommandError, match="STRIPE_PRODUCTS"):
+            call_command("sync_subscriptions")
+        assert statuses() == ["active", "active"]
+
+
+def synced() -> str:
+    out = StringIO()
+    call_command("sync_subscriptions", stdout=out)
+    return out.getvalue().strip().removeprefix("sync_subscriptions: ").removesuffix(".")
+
+
+def statuses() -> list[str]:
+    return list(Licence.objects.order_by("client__name").values_list("status", flat=True))

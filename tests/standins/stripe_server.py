@@ -10,11 +10,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 KEY = "sk_test_51KeyOfTheTests"
+ITEMS_SHOWN = 10
 
 
 class Stripe(ThreadingHTTPServer):
-    """``subscriptions`` are (customer, status) in the order of creation. Faults: ``script`` lists those of the next
-    requests, ``always`` those of every request about a customer.
+    """``subscriptions`` are (customer, status) in the order of creation, ``members`` other members by their number.
+
+    ``items`` are the prices of a subscription as (price, product), of which a list shows ``ITEMS_SHOWN``. Faults:
+    ``script`` lists those of the next requests, ``always`` those of every request about a customer.
     """
 
     daemon_threads = True
@@ -22,6 +25,8 @@ class Stripe(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.subscriptions: list[tuple[str, str]] = []
+        self.members: dict[int, dict[str, Any]] = {}
+        self.items: dict[int, list[tuple[str, str]]] = {}
         self.script: list[str] = []
         self.always: dict[str, str] = {}
         self.asked: list[str] = []
@@ -45,12 +50,25 @@ class Stripe(ThreadingHTTPServer):
                 "created": 1_760_000_000 + number,
                 "livemode": False,
                 "collection_method": "charge_automatically",
-                "items": {"object": "list", "data": [], "has_more": False},
+                "items": self.items_of(number, shown=ITEMS_SHOWN),
+                "pause_collection": None,
                 "metadata": {},
+                **self.members.get(number, {}),
             }
             for number, (customer, status) in enumerate(self.subscriptions)
         ]
         return found[::-1]
+
+    def items_of(self, number: int, *, shown: int) -> dict[str, Any]:
+        found = [
+            {
+                "id": f"si_{number}_{each}",
+                "object": "subscription_item",
+                "price": {"id": price, "object": "price", "product": product},
+            }
+            for each, (price, product) in enumerate(self.items.get(number, []))
+        ]
+        return {"object": "list", "data": found[:shown], "has_more": len(found) > shown}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -67,6 +85,10 @@ class Handler(BaseHTTPRequestHandler):
         fault = self.server.script.pop(0) if self.server.script else ""
         if fault := fault or self.server.always.get(query.get("customer", ""), ""):
             self.fail(fault)
+            return
+        if parts.path == "/v1/subscription_items":
+            number = int(query["subscription"].removeprefix("sub_"))
+            self.answer(200, self.server.items_of(number, shown=int(query.get("limit", 10))))
             return
         if parts.path != "/v1/subscriptions":
             self.refuse(404, "invalid_request_error", "Unrecognized request URL")

@@ -136,6 +136,37 @@ class TestCompleting:
             complete(**who, code="c", state=begun.state, issuer=issuer, by=by, now=now)
         assert party.forms == []
 
+    @pytest.mark.parametrize(
+        "issuer", [None, "", "https://sheets.test/", "HTTPS://sheets.test", "https://other.test"]
+    )
+    def test_a_provider_that_is_known_to_name_itself_has_to(
+        self, party: Party, settings: Any, user: User, session: Session, by: Actor, now: datetime,
+        issuer: str | None,
+    ) -> None:  # fmt: skip
+        """RFC 9207, 2.4 (modelcontextprotocol/typescript-sdk#2344)."""
+        known = party.provider(issuer="https://sheets.test", iss_required=True)
+        configure(settings, sheets=known)
+        who: dict[str, Any] = {"user_id": user.pk, "session_id": session.pk, "provider": "sheets"}
+        begun = begin(**who, redirect_uri=REDIRECT, now=now)
+        for given in (issuer, "https://sheets.test"):
+            # The state is used up, so that no second guess is possible.
+            with pytest.raises(StateInvalid):
+                complete(**who, code="c", state=begun.state, issuer=given, by=by, now=now)
+        assert party.forms == []
+        begun = begin(**who, redirect_uri=REDIRECT, now=now)
+        complete(**who, code="c", state=begun.state, issuer="https://sheets.test", by=by, now=now)
+
+    @pytest.mark.parametrize("issuer", [None, "https://sheets.test"])
+    def test_a_provider_that_is_not_known_to_name_itself_need_not(
+        self, party: Party, settings: Any, user: User, session: Session, by: Actor, now: datetime,
+        issuer: str | None,
+    ) -> None:  # fmt: skip
+        """Google's redirects have it undeclared (openiddict/openiddict-core#2428)."""
+        configure(settings, sheets=party.provider(issuer="https://sheets.test"))
+        who: dict[str, Any] = {"user_id": user.pk, "session_id": session.pk, "provider": "sheets"}
+        begun = begin(**who, redirect_uri=REDIRECT, now=now)
+        complete(**who, code="c", state=begun.state, issuer=issuer, by=by, now=now)
+
     @pytest.mark.django_db(transaction=True)
     def test_a_person_disabled_meanwhile_is_not_connected_and_the_grant_is_revoked(
         self, party: Party, user: User, session: Session, by: Actor, now: datetime

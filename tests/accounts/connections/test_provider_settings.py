@@ -36,6 +36,12 @@ def test_any_provider_needs_a_client_and_two_endpoints() -> None:
     assert public.token_endpoint_auth_method == "none"
 
 
+def test_an_issuer_has_to_be_named_only_where_that_is_said() -> None:
+    assert not read(one(issuer="https://a.test"))["a"].iss_required
+    assert not read(one())["a"].iss_required
+    assert read(one(issuer="https://a.test", iss_required=True))["a"].iss_required
+
+
 def test_google_needs_a_client_and_can_be_changed_in_everything() -> None:
     mine = {"client_id": "c", "client_secret": "s"}
     google = read(json.dumps({"google": mine}))["google"]
@@ -65,7 +71,8 @@ BAD = [
     one(authorization_params={"x": 5}), one(authorization_params={"state": "x"}),
     one(token_endpoint_auth_method="private_key_jwt"), one(token_endpoint_auth_method="none"),
     one(client_secret="", token_endpoint_auth_method="client_secret_post"), one(one_grant="yes"),
-    one(issuer=5),
+    one(issuer=5), one(issuer="https://a.test", iss_required="yes"), one(iss_required=True),
+    one(issuer="", iss_required=True),
 ]  # fmt: skip
 
 

@@ -194,3 +194,29 @@ class TestLimits:
         for _ in range(5):
             assert post(shell, "authorize", {"redirect_uri": REDIRECT}).status_code == 200
             assert shell.get(BASE).status_code == 200
+
+
+def test_a_grant_that_is_dead_in_other_words_needs_the_person(
+    shell: APIClient, party: Party, now: datetime
+) -> None:
+    """getsentry/junior#620: with status 200, in the body."""
+    connect(shell)
+    Connection.objects.update(expires_at=now - timedelta(hours=1))
+    party.answers = [says(200, error="bad_refresh_token")]
+    answer = post(shell, "token")
+    assert (answer.status_code, answer.json()["code"]) == (409, "reauthorisation_needed")
+    (listed,) = shell.get(BASE).json()["connections"]
+    assert listed["state"] == "reauthorisation_needed"
+
+
+def test_a_code_that_is_dead_in_other_words_is_refused(shell: APIClient, party: Party) -> None:
+    """togetherly#95."""
+    party.answers = [says(200, error="bad_verification_code")]
+    answer = connect(shell)
+    assert (answer.status_code, answer.json()["code"]) == (400, "provider_rejected")
+    assert shell.get(BASE).json()["connections"] == []
+
+
+def test_scopes_are_words_whatever_separates_them(shell: APIClient, party: Party) -> None:
+    party.answers = [tokens(1, scope="write,read")]
+    assert connect(shell).json()["scopes"] == ["read", "write"]
