@@ -1,13 +1,17 @@
 """The log cannot be changed, emptied or thinned out, by whom it must not be."""
 
+import os
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from importlib import import_module
 
+import psycopg
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
+from tests.tools.owners import as_superuser
 
 pytestmark = pytest.mark.django_db
 
@@ -107,11 +111,22 @@ def test_the_function_is_made_by_whoever_owns_the_tables() -> None:
         assert cursor.fetchall() == []
 
 
+@pytest.fixture(scope="module")
+def careful() -> Iterator[None]:
+    """Roles of a service and of somebody who reads reports."""
+    names = "careful_service", "careful_reports"
+    with psycopg.connect(as_superuser(os.environ["DATABASE_URL"]), autocommit=True) as superuser:
+        for name in names:
+            superuser.execute(f"CREATE ROLE {name}")
+        yield
+        for name in names:
+            superuser.execute(f"DROP ROLE {name}")
+
+
+@pytest.mark.usefixtures("careful")
 def test_a_role_that_pruned_before_the_upgrade_goes_on_by_the_function() -> None:
     upgrade = import_module("accounts.migrations.0021_audit_is_pruned_by_a_function").APPEND_ONLY
     attempt(
-        "CREATE ROLE careful_service",
-        "CREATE ROLE careful_reports",
         "GRANT SELECT, INSERT, DELETE ON accounts_auditevent TO careful_service",
         "GRANT SELECT ON accounts_auditevent TO careful_reports",
         upgrade,
