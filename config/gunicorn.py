@@ -32,7 +32,8 @@ from gunicorn.http.errors import InvalidHeader  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 
 from config import serving  # noqa: E402
-from config.db.connections import close_pool, limit_statements  # noqa: E402
+from config.db.connections import close_pool  # noqa: E402
+from config.db.sessions import limit_statements  # noqa: E402
 from config.middleware import health  # noqa: E402
 from config.middleware.body_limits import cut  # noqa: E402
 from config.middleware.client_connection import ClientConnection  # noqa: E402
