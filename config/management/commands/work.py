@@ -33,6 +33,7 @@ from accounts import forwarding
 from accounts.audit import Actor, record
 from config import serving
 from config.db.connections import release_connection
+from config.db.encoding import refuse_other_encodings
 from config.db.sessions import with_session
 from config.jobs import queue
 from config.observability import logs
@@ -68,6 +69,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, concurrency: int, longest: int, **options: Any) -> None:
+        refuse_other_encodings()
         logs.take_over()
         forwarding.start()
         serving.run(serving.worker_started)
