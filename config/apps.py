@@ -3,6 +3,7 @@ from importlib import import_module
 from django.apps import AppConfig
 from django.core.checks import Tags, register
 
+from config.db.encoding import database_is_utf8
 from config.db.indexes import no_invalid_indexes
 from config.db.roles import service_owns_nothing
 
@@ -13,6 +14,7 @@ class ComposeConfig(AppConfig):
     name = "config"
 
     def ready(self) -> None:
+        register(database_is_utf8, Tags.database)
         register(no_invalid_indexes, Tags.database)
         register(service_owns_nothing, Tags.database, deploy=True)
         # By its name: this module is loaded before there are models.

@@ -32,7 +32,9 @@ from gunicorn.http.errors import InvalidHeader  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 
 from config import serving  # noqa: E402
-from config.db.connections import close_pool, limit_statements  # noqa: E402
+from config.db.connections import close_pool  # noqa: E402
+from config.db.encoding import refuse_other_encodings  # noqa: E402
+from config.db.sessions import limit_statements  # noqa: E402
 from config.middleware import health  # noqa: E402
 from config.middleware.body_limits import cut  # noqa: E402
 from config.middleware.client_connection import ClientConnection  # noqa: E402
@@ -141,6 +143,11 @@ def _allow_many_connections() -> None:
     wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def on_starting(server: Any) -> None:
+    """Refuses a database that could not hold what people send."""
+    refuse_other_encodings()
 
 
 def when_ready(server: Any) -> None:

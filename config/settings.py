@@ -375,6 +375,7 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"json": {"()": "config.observability.logs.AllowListFormatter"}},
+    "filters": {"cause": {"()": "config.observability.database_causes.Cause"}},
     "handlers": {
         "out": {"class": "logging.StreamHandler", "formatter": "json"},
         # A logger without any handler would print its warnings as they are.
@@ -390,6 +391,8 @@ LOGGING = {
         # Each command would log a line for each task at its start.
         "procrastinate.blueprints": {"level": "WARNING"},
         "procrastinate.periodic": {"level": "WARNING"},
+        # Its text names the server and the role.
+        "psycopg.pool": {"filters": ["cause"]},
         # It logs two lines per page read.
         "stripe": {"level": "WARNING"},
         "django.server": {"handlers": ["nowhere"], "propagate": False},

@@ -4,12 +4,17 @@ from django.db import migrations
 
 # Its search path is fixed, so that no other schema can put a table of its own in place of this one. Events of the
 # last day stay, whatever it is asked for. The role that may execute it is granted by manage.py split_database_roles.
+# The setting is not given by SET at the function: only a superuser may do that. An error undoes it, as it undoes all else
+# of its transaction or savepoint.
 PRUNE = """
 DO $do$ BEGIN EXECUTE format($create$
 CREATE FUNCTION accounts_prune_audit(starting timestamptz, ending timestamptz, most integer)
     RETURNS TABLE (removed bigint, latest timestamptz)
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, %I, pg_temp SET accounts.pruning_audit = 'on'
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, %I, pg_temp
 AS $$
+DECLARE before text := coalesce(current_setting('accounts.pruning_audit', true), '');
+BEGIN
+    PERFORM set_config('accounts.pruning_audit', 'on', true);
     WITH oldest AS (
         SELECT id, at FROM accounts_auditevent
         WHERE at >= starting AND at < LEAST(ending, now() - interval '1 day')
@@ -17,8 +22,10 @@ AS $$
     ), deleted AS (
         DELETE FROM accounts_auditevent WHERE id = ANY (ARRAY(SELECT id FROM oldest)) RETURNING 1
     )
-    SELECT (SELECT count(*) FROM deleted), (SELECT max(at) FROM oldest)
-$$
+    SELECT (SELECT count(*) FROM deleted), (SELECT max(at) FROM oldest) INTO removed, latest;
+    PERFORM set_config('accounts.pruning_audit', before, true);
+    RETURN NEXT;
+END $$
 $create$, current_schema()); END $do$;
 REVOKE ALL ON FUNCTION accounts_prune_audit(timestamptz, timestamptz, integer) FROM PUBLIC;
 """

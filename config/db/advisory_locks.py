@@ -12,6 +12,8 @@ import psycopg
 from django.db import connection
 from django.db.models import Model
 
+from config.db.sessions import with_session
+
 # Lifts every limit on idle transactions that the server's version has.
 _LIFT_LIMITS = """
 SELECT set_config(name, '0', true) FROM pg_settings
@@ -37,7 +39,8 @@ def alone(name: str) -> Iterator[bool]:
     each holder costs a connection.
     """
     # Values in the text: the portal of an extended query would keep a snapshot for as long as the lock is held.
-    options = {**connection.get_connection_params(), "cursor_factory": psycopg.ClientCursor}
+    options = with_session(connection.get_connection_params())
+    options["cursor_factory"] = psycopg.ClientCursor
     with closing(psycopg.connect(**options)) as holder:
         holder.execute(_LIFT_LIMITS)
         row = holder.execute("SELECT pg_try_advisory_xact_lock(%s)", [_number(name)]).fetchone()

@@ -5,7 +5,6 @@ packets. So each connection waits as long as the server itself may work on a sta
 whoever has set it) and a moment longer, and is then closed: nobody knows what its server still does.
 """
 
-import os
 from collections.abc import Generator
 from datetime import datetime
 from typing import Any, Self, TypeVar
@@ -15,6 +14,8 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from psycopg.errors import FeatureNotSupported, InvalidSqlStatementName
 from psycopg_pool import ConnectionPool
 
+from config.db.sessions import with_session
+
 # What a server needs beyond its own limit to say that the limit has been reached.
 MARGIN_SECONDS = 2.0
 # The first query on a new connection; as long as connecting itself may take.
@@ -23,14 +24,9 @@ FIRST_ANSWER_SECONDS = 5.0
 NEVER_PREPARED = 1_000_000
 # How often a wait looks up, as in psycopg.
 WAKE_SECONDS = 0.1
-_LIMIT = "SELECT current_setting('statement_timeout')::interval"
+_LIMIT = "SELECT extract(epoch FROM current_setting('statement_timeout')::interval)::float8"
 
 R = TypeVar("R")
-
-
-def limit_statements(limits: str) -> None:
-    """Gives the limits to every connection of this process and its children; limits that are set already win."""
-    os.environ["PGOPTIONS"] = f"{limits} {os.environ.get('PGOPTIONS', '')}".strip()
 
 
 def plan_for_values(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:  # noqa: FBT001
@@ -62,10 +58,10 @@ class PooledConnection(psycopg.Connection[Any]):
 
     @classmethod
     def connect(cls, conninfo: str = "", **options: Any) -> Self:
-        connected = super().connect(conninfo, **options)
+        connected = super().connect(conninfo, **with_session(options))
         try:
             row = psycopg.Cursor(connected).execute(_LIMIT).fetchone()
-            limit = row[0].total_seconds() if row else 0.0
+            limit = row[0] if row else 0.0
             connected.patience = limit + MARGIN_SECONDS if limit else None
             # A batch prepares whatever the threshold, unless there is none.
             if connected.prepare_threshold and connected.prepare_threshold >= NEVER_PREPARED:

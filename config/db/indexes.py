@@ -7,13 +7,14 @@ from django.apps import AppConfig
 from django.core import checks
 from django.db import connections
 
-# An index that is being built is invalid too, but not a leftover.
+# An index that is being built is invalid too, but not a leftover. What another role builds is seen without its name.
 _INVALID = """
 SELECT quote_ident(space.nspname) || '.' || quote_ident(class.relname) FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
 JOIN pg_namespace AS space ON space.oid = class.relnamespace
 WHERE NOT index.indisvalid AND pg_table_is_visible(index.indrelid) AND NOT EXISTS (
-    SELECT FROM pg_stat_progress_create_index AS built WHERE built.index_relid = index.indexrelid
+    SELECT FROM pg_stat_progress_create_index AS built
+    WHERE built.datname = current_database() AND coalesce(built.index_relid, index.indexrelid) = index.indexrelid
 ) ORDER BY 1
 """
 

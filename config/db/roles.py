@@ -93,7 +93,7 @@ def _made(owner: psycopg.Connection[Any], role: str, password: str) -> str:
         owner.execute(create)
     except InsufficientPrivilege:
         raise NotSplit(
-            f"There is no role {role}, and {owner.info.user} may make none. As a superuser, and then again: "
+            f"There is no role {role}, and {owner.info.user} may make none. As a role with CREATEROLE, and then again: "
             f"CREATE ROLE {role} LOGIN PASSWORD '…';"
         ) from None
     return f"{role} was made."
@@ -110,12 +110,14 @@ def _taken_over(owner: psycopg.Connection[Any], role: str) -> list[str]:
         return []
     names = sql.Identifier(role), sql.Identifier(owner.info.user)
     reassign = sql.SQL("REASSIGN OWNED BY {} TO {}").format(*names)
+    grant = sql.SQL("GRANT {} TO {}").format(*names)
     try:
         owner.execute(reassign)
     except InsufficientPrivilege:
         raise NotSplit(
             f"{role} owns tables that {owner.info.user} may not take over. As a superuser, and then again: "
-            f"{reassign.as_string(owner)};"
+            f"{reassign.as_string(owner)}; or, as the role that made {role}, and then again: "
+            f"{grant.as_string(owner)};"
         ) from None
     return [f"{number} tables of {role} belong to {owner.info.user} now."]
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from ssl import create_default_context
@@ -97,13 +98,31 @@ def network_factors(value: str) -> dict[Network, int]:
 
 @parser
 def database_url(value: str) -> dict[str, Any]:
+    parts = _split(value)
+    if "," in parts.netloc.rpartition("@")[2] or _lists_hosts(parts.query):
+        raise ValidationError(
+            "Must name one host: the primary's, or of what leads to it, such as a proxy or a virtual address."
+        )
     try:
         config = dj_database_url.parse(value)
     except Exception:  # noqa: BLE001 - the library's errors repeat the address with its password
         raise ValidationError("Not a database address.") from None
     if config.get("ENGINE") != "django.db.backends.postgresql":
         raise ValidationError("Must be postgresql://…; no other database is supported.")
-    return dict(config)
+    return {**config, **_options(parts.query, config.get("OPTIONS", {}))}
+
+
+def _lists_hosts(query: str) -> bool:
+    return any(
+        "," in value for name, value in parse_qsl(query) if name in {"host", "hostaddr", "port"}
+    )
+
+
+def _options(query: str, parsed: Mapping[str, Any]) -> dict[str, Any]:
+    """The driver's options with all ``options`` and ``currentSchema`` together; the library keeps one of them."""
+    forms = {"options": "{}", "currentSchema": "-c search_path={}"}
+    given = [forms[name].format(value) for name, value in parse_qsl(query) if name in forms]
+    return {"OPTIONS": {**parsed, "options": " ".join(given)}} if given else {}
 
 
 @parser
@@ -123,7 +142,9 @@ def owner_address(local: Path | None = None) -> str:
         value = reader.str("DATABASE_OWNER_URL", "")
         if value:
             database_url(value)
-    except (OSError, ValueError, ValidationError):
+    except ValidationError as fault:
+        raise SystemExit(f"DATABASE_OWNER_URL: {fault.messages[0]}") from None
+    except (OSError, ValueError):
         raise SystemExit(
             "DATABASE_OWNER_URL must be postgresql://…, or a file with that."
         ) from None

@@ -1,17 +1,22 @@
 """The log cannot be changed, emptied or thinned out, by whom it must not be."""
 
+import os
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from importlib import import_module
 
+import psycopg
 import pytest
-from django.db import IntegrityError, connection, transaction
+from django.db import DatabaseError, IntegrityError, connection, transaction
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
+from tests.tools.owners import as_superuser
 
 pytestmark = pytest.mark.django_db
 
 PRUNING = "SET LOCAL accounts.pruning_audit = 'on'"
+SETTING = "SELECT coalesce(current_setting('accounts.pruning_audit', true), '')"
 
 
 @pytest.fixture
@@ -67,11 +72,61 @@ def test_the_function_that_prunes_keeps_the_last_day_whatever_it_is_asked(
     assert AuditEvent.objects.get().target == "yesterday"
 
 
+@pytest.mark.parametrize("before", ["", "on", "off"])
+def test_the_function_leaves_the_setting_as_it_was(
+    event: AuditEvent, before: str, by: Actor, now: datetime
+) -> None:
+    record("client:created", by=by, now=now - timedelta(days=2), target="old")
+    with transaction.atomic(), connection.cursor() as cursor:
+        if before:
+            cursor.execute("SELECT set_config('accounts.pruning_audit', %s, true)", [before])
+        cursor.execute("SELECT removed FROM accounts_prune_audit('-infinity', 'infinity', 100)")
+        assert cursor.fetchone() == (1,)
+        cursor.execute(SETTING)
+        assert (cursor.fetchone() or ("",))[0] == before
+
+
+def test_the_function_that_fails_leaves_the_log_closed(event: AuditEvent) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        with pytest.raises(DatabaseError, match="must not be negative"):
+            attempt("SELECT accounts_prune_audit('-infinity', 'infinity', -1)")
+        cursor.execute(SETTING)
+        assert cursor.fetchone() != ("on",)
+        # Where a function of an operator's catches the error itself, too.
+        cursor.execute(
+            "DO $$ BEGIN PERFORM accounts_prune_audit('-infinity', 'infinity', -1);"
+            " EXCEPTION WHEN OTHERS THEN NULL; END $$"
+        )
+        with pytest.raises(IntegrityError, match="append-only"):
+            attempt("DELETE FROM accounts_auditevent")
+
+
+def test_the_function_is_made_by_whoever_owns_the_tables() -> None:
+    """Only a superuser may make or restore a function with a setting of our own at it."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
+            " AND EXISTS (SELECT FROM unnest(proconfig) AS one WHERE one NOT LIKE 'search_path=%')"
+        )
+        assert cursor.fetchall() == []
+
+
+@pytest.fixture(scope="module")
+def careful() -> Iterator[None]:
+    """Roles of a service and of somebody who reads reports."""
+    names = "careful_service", "careful_reports"
+    with psycopg.connect(as_superuser(os.environ["DATABASE_URL"]), autocommit=True) as superuser:
+        for name in names:
+            superuser.execute(f"CREATE ROLE {name}")
+        yield
+        for name in names:
+            superuser.execute(f"DROP ROLE {name}")
+
+
+@pytest.mark.usefixtures("careful")
 def test_a_role_that_pruned_before_the_upgrade_goes_on_by_the_function() -> None:
     upgrade = import_module("accounts.migrations.0021_audit_is_pruned_by_a_function").APPEND_ONLY
     attempt(
-        "CREATE ROLE careful_service",
-        "CREATE ROLE careful_reports",
         "GRANT SELECT, INSERT, DELETE ON accounts_auditevent TO careful_service",
         "GRANT SELECT ON accounts_auditevent TO careful_reports",
         upgrade,

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+import psycopg
 from django.db import connection, transaction
 
 from accounts.audit import Actor
 from accounts.pruning import prune_audit_log, prune_refresh_tokens
 from telemetry.pruning import prune
 from tests.served.database import Database
+from tests.tools.owners import as_superuser
 from usage import alerts
 
 BY = Actor.command("bench")
@@ -88,7 +90,8 @@ class Night:
             if self.ageing:
                 with connection.cursor() as cursor:
                     cursor.execute(self.ageing)
-                    cursor.execute("CHECKPOINT")
+                with psycopg.connect(as_superuser(database.url), autocommit=True) as superuser:
+                    superuser.execute("CHECKPOINT")
             pages = self._pages()
             began = time.perf_counter()
             done = self.work(datetime.now(UTC))

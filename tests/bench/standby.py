@@ -13,6 +13,7 @@ import psycopg
 
 from tests.tools.children import Child, Program
 from tests.tools.folders import sockets_of
+from tests.tools.owners import as_superuser
 from tests.tools.postgres import Postgres, psql
 from tests.tools.privileges import unprivileged
 
@@ -40,7 +41,7 @@ class Standby:
     def tell_primary(self, needed: bool) -> None:
         """Whether the primary keeps the rows that queries here still see, or replaying waits for these."""
         setting = "on" if needed else "off"
-        with psycopg.connect(self.server.url, autocommit=True) as server:
+        with psycopg.connect(self.server.superuser_url, autocommit=True) as server:
             server.execute(f"ALTER SYSTEM SET hot_standby_feedback = {setting}")
             server.execute("SELECT pg_reload_conf()")
 
@@ -89,7 +90,7 @@ def lagging(primary: str) -> Iterator[Lag]:
     lag, over = Lag(), Event()
 
     def watch() -> None:
-        with psycopg.connect(primary, autocommit=True) as server:
+        with psycopg.connect(as_superuser(primary), autocommit=True) as server:
             while not over.wait(WATCHED_EVERY):
                 for ms, behind in server.execute(BEHIND):
                     # Nothing was written for a while.
@@ -112,7 +113,7 @@ def _copy(own: Path, primary: str) -> None:
         command=[
             *unprivileged(),
             str(Path(psql()).with_name("pg_basebackup")),
-            *(f"--dbname={primary}", f"--pgdata={own / 'postgres'}"),
+            *(f"--dbname={as_superuser(primary)}", f"--pgdata={own / 'postgres'}"),
             *("--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream"),
         ],
         log=own / "copying.log",

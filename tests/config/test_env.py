@@ -14,10 +14,12 @@ from marshmallow import ValidationError
 
 from config.env import secret_files
 from config.env.addresses import (
+    database_url,
     network_factors,
     networks,
     origins,
     redis_address,
+    replica_url,
     sentry_dsn,
     storage_url,
     syslog_url,
@@ -507,3 +509,37 @@ def test_what_is_no_id_of_a_product_is_refused_without_being_repeated(value: str
     with pytest.raises(ValidationError) as raised:
         stripe_products(value)
     assert value not in str(raised.value)
+
+
+# Addresses with several hosts, as tools of clusters print them, and who has reported the like.
+CLUSTERS = [
+    (
+        "postgresql://u:p,w@one:5432,two:5432/shell?target_session_attrs=read-write",
+        "timgit/pg-boss#447",
+    ),
+    ("postgres://one:5432,two:5432/shell?sslmode=require", "hapostgres/pg_auto_failover#875"),
+    ("postgresql://u:pw@one,two/shell", "encode/databases#466"),
+    ("postgresql://u:pw@one,two:5432,three/shell", ""),
+    ("postgresql://u:pw@[::1]:5432,[::2]:5432/shell", ""),
+    ("postgresql:///shell?host=one,two", "sqlalchemy/sqlalchemy#4392"),
+    ("postgresql://one/shell?host=one&port=5432,5433", ""),
+]
+
+
+@pytest.mark.parametrize(("value", "reported"), CLUSTERS)
+@pytest.mark.parametrize("parse", [database_url, replica_url])
+def test_a_database_address_names_one_host(parse, value: str, reported: str) -> None:
+    with pytest.raises(ValidationError, match=r"^Must name one host") as refused:
+        parse(value)
+    assert "pw" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "postgresql://u,v:p,w@one/shell,s?application_name=a,b",
+        "postgresql://shell@%2Ftmp%2Fa%2Cb/shell",
+    ],
+)
+def test_a_comma_that_parts_no_hosts_is_none_of_many(value: str) -> None:
+    assert database_url(value)["NAME"].startswith("shell")

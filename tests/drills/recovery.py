@@ -50,7 +50,7 @@ class Running:
 
     @property
     def superuser(self) -> str:
-        return self.server.url_of("postgres")
+        return self.server.superuser_url
 
     def run(self, commands: str, *, moment: str = "", into: Path | None = None) -> None:
         """Runs commands as the server's user, who finds PostgreSQL's programs by their names."""

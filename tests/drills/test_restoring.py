@@ -81,7 +81,7 @@ def loss(
         running = stack.enter_context(
             archiving(folder, lambda server: kept.lay_out(server, os.environ))
         )
-        database = Database(SPLIT, unblock, server=running.superuser)
+        database = Database(SPLIT, unblock, server=running.server.url)
         environ = {
             "DATABASE_URL": database.service_url,
             "DATABASE_OWNER_URL": database.url,
@@ -135,7 +135,7 @@ def loss(
             running.die()
             caller.close()
         server = stack.enter_context(restored(new, running, moment))
-        database = Database(SPLIT, unblock, server=server.superuser)
+        database = Database(SPLIT, unblock, server=server.server.url)
         environ |= {"DATABASE_URL": database.service_url, "DATABASE_OWNER_URL": database.url}
         # Tokens name their issuer.
         environ["BASE_URL"] = service.url

@@ -20,7 +20,7 @@ from tests.faults.invariants import LONGEST
 from tests.faults.stage import PROVIDER_SECONDS, Stage
 from tests.faults.traffic import SIGNED_OUT, Traffic
 from tests.served.cable import Cable
-from tests.tools.postgres import SERVICE
+from tests.tools.owners import SERVICE
 
 Breaking = Callable[[Stage], AbstractContextManager[object]]
 SLOW_SECONDS = 5.0
@@ -120,7 +120,7 @@ def fail_over(stage: Stage, traffic: Traffic) -> str:
     stage.admin("SELECT pg_reload_conf()")
     killing.rest(8.0)
     stage.postgres.kill()
-    with psycopg.connect(replica.server.url, autocommit=True) as server:
+    with psycopg.connect(replica.server.superuser_url, autocommit=True) as server:
         server.execute("SELECT pg_promote()")
     stage.move_to(replica.child, replica.server)
     return "the replica was promoted at once, and the address led to it"

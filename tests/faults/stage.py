@@ -41,6 +41,7 @@ from tests.standins.stripe_server import KEY, Stripe, stripe_server
 from tests.tools import kept
 from tests.tools.children import Child, Program
 from tests.tools.folders import sockets_of
+from tests.tools.owners import as_superuser
 from tests.tools.ports import free
 from tests.tools.postgres import SPLIT, Postgres
 
@@ -119,8 +120,8 @@ class Stage:
             self.worker = start_worker(self.service)
 
     def admin(self, statement: str) -> None:
-        """One statement by the owner of everything, beside the service."""
-        with psycopg.connect(self.postgres.url, autocommit=True) as server:
+        """One statement by the superuser, beside the service."""
+        with psycopg.connect(as_superuser(self.postgres.url), autocommit=True) as server:
             server.execute(statement)
 
     def terminate_sessions(self) -> None:
@@ -235,7 +236,7 @@ def _postgres(folder: Path, beside: Path) -> Iterator[OwnPostgres]:
         kept.lay_out(bare, os.environ)
         server = OwnPostgres(folder, sockets=sockets, durable=True)
         try:
-            with psycopg.connect(server.url, autocommit=True) as own:
+            with psycopg.connect(server.server.superuser_url, autocommit=True) as own:
                 for each in LITTLE_LOG:
                     own.execute(f"ALTER SYSTEM SET {each}")
                 own.execute("SELECT pg_reload_conf()")

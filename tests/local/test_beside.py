@@ -15,7 +15,8 @@ WITH = [sys.executable, "-m", "tests.tools", "with", "--"]
 # Says where its servers are and what it inherited, and ends with a number of its own.
 QUESTION = """
 import os, sys, psycopg, redis
-with psycopg.connect(os.environ["DATABASE_URL"]) as connection:
+from tests.tools.owners import as_superuser
+with psycopg.connect(as_superuser(os.environ["DATABASE_URL"])) as connection:
     print(connection.execute("SHOW data_directory").fetchone()[0])
     print(connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone()[0])
 print(os.environ["BASE_URL"], os.environ.get("SENTRY_DSN"))
@@ -26,8 +27,9 @@ sys.exit(7)
 # Says the number of its database server, then waits.
 WAIT = """
 import os, time, psycopg
+from tests.tools.owners import as_superuser
 from pathlib import Path
-with psycopg.connect(os.environ["DATABASE_URL"]) as connection:
+with psycopg.connect(as_superuser(os.environ["DATABASE_URL"])) as connection:
     data = Path(connection.execute("SHOW data_directory").fetchone()[0])
 print((data / "postmaster.pid").read_text().split()[0], data.parent, flush=True)
 time.sleep(600)

@@ -11,14 +11,14 @@ from django.db import connection, connections, transaction
 from django.db.utils import load_backend
 from psycopg import sql
 
-from tests.tools.postgres import SERVICE
+from tests.tools.owners import NAME, SERVICE, as_superuser
 
 CONNECT_SECONDS = 60
 Unblock = Callable[[], AbstractContextManager[None]]
 
 
 class Database:
-    """``url`` is for the tables' owner, ``service_url`` for a role that owns none.
+    """``url`` is for the tables' owner, who is no superuser, ``service_url`` for a role that owns none.
 
     Inside ``rows()`` models and rules stand on the same database. ``server`` is the address of another server than
     that of the test run.
@@ -67,8 +67,8 @@ class Database:
 def new_database(unblock: Unblock, *, like: str = "template1") -> Iterator[Database]:
     """An empty one, or a copy of another, which is gone at the end whoever is still connected."""
     name = f"served_{secrets.token_hex(4)}"
-    create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
-    _on_server(create.format(sql.Identifier(name), sql.Identifier(like)))
+    create = sql.SQL("CREATE DATABASE {} TEMPLATE {} OWNER {}")
+    _on_server(create.format(*map(sql.Identifier, (name, like, NAME))))
     try:
         yield Database(name, unblock)
     finally:
@@ -76,5 +76,5 @@ def new_database(unblock: Unblock, *, like: str = "template1") -> Iterator[Datab
 
 
 def _on_server(statement: sql.Composed) -> None:
-    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as server:
+    with psycopg.connect(as_superuser(os.environ["DATABASE_URL"]), autocommit=True) as server:
         server.execute(statement)

@@ -27,6 +27,7 @@ from tests.served.database import Database, new_database
 from tests.served.service import manage, running_service
 from tests.tools import kept
 from tests.tools.children import Child
+from tests.tools.owners import as_superuser
 from tests.tools.postgres import MIGRATED, Postgres
 
 # Nothing beyond packages is needed: a copy of a server takes long.
@@ -56,7 +57,7 @@ class Pair:
     @contextmanager
     def behind(self) -> Iterator[None]:
         """It still answers, and knows nothing of what is written meanwhile."""
-        with psycopg.connect(self.replica_url, autocommit=True) as on:
+        with psycopg.connect(as_superuser(self.replica_url), autocommit=True) as on:
             on.execute("SELECT pg_wal_replay_pause()")
             paused = "SELECT pg_get_wal_replay_pause_state()"
             _eventually(lambda: on.execute(paused).fetchone() == ("paused",))

@@ -12,7 +12,7 @@ from accounts.pruning import prune_audit_log
 from tests.served.database import Database
 from tests.served.people import BY
 from tests.served.service import Service, manage
-from tests.tools.postgres import SERVICE
+from tests.tools.owners import SERVICE
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from tests.served.corpus import Provider
 from tests.served.database import Database, new_database
 from tests.served.service import Service, manage, running_service
 from tests.served.shell import PATIENCE, Shell
+from tests.tools.owners import as_superuser, hand_over
 from tests.usage.test_daily import counted, ledger
 from usage.models import UsageRecord
 from usage.spending.daily import count_days
@@ -114,10 +115,14 @@ def upgraded_from(
 
 
 def restore(url: str, release: str, recorded_at: datetime) -> None:
-    """Fills an empty database from the dump, as if it had been made just now."""
+    """Fills an empty database from the dump, as if it had been made just now, and gives it to its owner.
+
+    Those releases could be installed by a superuser alone, and only a superuser can restore them.
+    """
     since = datetime.now(UTC) - recorded_at
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(as_superuser(url), autocommit=True) as connection:
         connection.execute(gzip.decompress((BEFORE / f"{release}.sql.gz").read_bytes()))
+        hand_over(connection)
         connection.execute("SET search_path TO public")
         for table, columns in ENDING.items():
             later = ", ".join(f"{column} = {column} + %(since)s" for column in columns)
@@ -347,3 +352,17 @@ def test_operators_from_before_enter_with_a_password_until_a_second_factor_is_re
         page = "/admin/second-factor/set-up/"
         assert entered(service.url, page).startswith(page)
         assert len(service.manage("operator_setup_code", demo["operator_email"]).strip()) == 28
+
+
+def test_the_audit_log_is_pruned_by_a_function_that_a_superuser_made(latest: Upgraded) -> None:
+    """It had a setting that only a superuser may give it, and belongs to the tables' owner, who is none."""
+    with psycopg.connect(latest.database.service_url) as connection:
+        found = connection.execute(
+            "SELECT proconfig, rolname, rolsuper FROM pg_proc JOIN pg_roles AS owner ON owner.oid = proowner"
+            " WHERE proname = 'accounts_prune_audit'"
+        ).fetchall()
+        assert found == [(["search_path=pg_catalog, public, pg_temp"], "shell", False)]
+        connection.execute("SELECT * FROM accounts_prune_audit('-infinity', 'infinity', 1)")
+        assert connection.execute(
+            "SELECT current_setting('accounts.pruning_audit', true)"
+        ).fetchone() == ("",)

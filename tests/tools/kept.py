@@ -21,6 +21,7 @@ MAKERS = (
     "requirements-local.lock",
     "config/db/roles.py",
     "config/management/commands/split_database_roles.py",
+    "tests/tools/owners.py",
     "tests/tools/postgres.py",
 )
 

@@ -3,22 +3,20 @@
 import os
 import shutil
 import signal
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
+from psycopg.pq import PGconn, Ping
 
 from tests.tools import Unready
 from tests.tools.children import Child, Program
+from tests.tools.owners import NAME, SERVICE, SUPERUSER, make_roles
 from tests.tools.privileges import give_to_server, unprivileged
 
 VERSION = "18"
-NAME = "shell"
-# The role of a service that owns no table; NAME owns them.
-SERVICE = "shell_service"
 # Databases that tests copy: of NAME alone, and with the rows in the hands of SERVICE.
 MIGRATED, SPLIT = "migrated", "split"
 ALWAYS = {
@@ -42,7 +40,7 @@ FLEETING = {
     "max_connections": "500",
 }
 # Only this user can reach the socket, so its connections are trusted.
-LAYOUT = f"--username={NAME} --auth-local=trust --auth-host=reject --encoding=UTF8 --locale=C --no-instructions"
+LAYOUT = f"--username={SUPERUSER} --auth-local=trust --auth-host=reject --encoding=UTF8 --locale=C --no-instructions"
 LAYOUT += " --locale-provider=builtin --builtin-locale=C.UTF-8"
 
 
@@ -61,11 +59,16 @@ class Postgres:
 
     @property
     def url(self) -> str:
+        """For the role that owns the tables."""
         return self.url_of(NAME)
 
     @property
+    def superuser_url(self) -> str:
+        return self.url_of("postgres", role=SUPERUSER)
+
+    @property
     def service_url(self) -> str:
-        """For a role that `manage.py split_database_roles` makes."""
+        """For the role to which `manage.py split_database_roles` hands the rows."""
         return self.service_url_of(NAME)
 
     def service_url_of(self, database: str) -> str:
@@ -87,6 +90,7 @@ class Postgres:
         child = program.start()
         try:
             child.wait_until(self._answers, seconds=60)
+            make_roles(self.url_of("postgres"))
             self.create(NAME)
         except BaseException:
             child.stop()
@@ -130,19 +134,15 @@ class Postgres:
         )
 
     def _answers(self) -> bool:
-        with (
-            suppress(psycopg.OperationalError),
-            psycopg.connect(self.url_of("postgres"), connect_timeout=5),
-        ):
-            return True
-        return False
+        """Whether it takes connections, whatever roles it has."""
+        return PGconn.ping(self.superuser_url.encode()) == Ping.OK
 
     def create(self, name: str, *, like: str = "template1") -> None:
-        """Makes a database, where there is none of that name, as a copy of another."""
-        with psycopg.connect(self.url_of("postgres"), autocommit=True) as connection:
+        """Makes a database of NAME's, where there is none of that name, as a copy of another."""
+        with psycopg.connect(self.superuser_url, autocommit=True) as connection:
             found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name])
             if found.fetchone() is None:
-                connection.execute(f"CREATE DATABASE {name} TEMPLATE {like}")
+                connection.execute(f"CREATE DATABASE {name} TEMPLATE {like} OWNER {NAME}")
 
 
 def psql() -> str:

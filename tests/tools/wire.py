@@ -30,6 +30,8 @@ PROGRAMS = {
     "redis-server": "redis-server",
     "WebKitWebDriver": "webkit2gtk-driver",
     "Xvfb": "xvfb",
+    # Comes with a server of the release's own version.
+    "pg_createcluster": "postgresql",
 }
 # A file of a package that has no program.
 MODULE = Path("/usr/lib/nginx/modules/ngx_http_headers_more_filter_module.so")

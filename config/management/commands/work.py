@@ -19,9 +19,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import Error
 from django.utils import timezone
-from procrastinate import App
-from procrastinate.contrib.django import app
-from procrastinate.contrib.django.django_connector import DjangoConnector
+from procrastinate import App, PsycopgConnector
+from procrastinate.contrib.django import app, connector_params
 from procrastinate.exceptions import ConnectorException, TaskNotFound
 from procrastinate.job_context import JobContext
 from procrastinate.jobs import Job, Status
@@ -34,6 +33,8 @@ from accounts import forwarding
 from accounts.audit import Actor, record
 from config import serving
 from config.db.connections import release_connection
+from config.db.encoding import refuse_other_encodings
+from config.db.sessions import with_session
 from config.jobs import queue
 from config.observability import logs
 from config.observability.scrubbing import scrubbed
@@ -68,6 +69,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, concurrency: int, longest: int, **options: Any) -> None:
+        refuse_other_encodings()
         logs.take_over()
         forwarding.start()
         serving.run(serving.worker_started)
@@ -102,9 +104,8 @@ async def _work(concurrency: int, longest: int) -> None:
 
 
 async def _work_while_connected(concurrency: int, longest: int, stop: asyncio.Event) -> None:
-    connector = app.connector
-    assert isinstance(connector, DjangoConnector)
-    with app.replace_connector(connector.get_worker_connector()) as connected:
+    connector = PsycopgConnector(kwargs=with_session(connector_params()))
+    with app.replace_connector(connector) as connected:
         async with connected.open_async():
             # A task in config/jobs/tasks.py does the same every minute from now on.
             await queue.rescue_jobs(connected.job_manager)

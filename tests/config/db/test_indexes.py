@@ -12,6 +12,8 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.db import connection
 
+from tests.tools.owners import SERVICE
+
 pytestmark = pytest.mark.django_db(transaction=True)
 SECONDS = 60
 
@@ -56,7 +58,10 @@ def test_the_check_names_interrupted_indexes_and_none_being_built(table: str) ->
         try:
             _wait_until_built(builder.info.backend_pid)
             assert checked() == ""
+            cursor.execute(f"SET ROLE {SERVICE}")
+            assert checked() == ""
         finally:
+            cursor.execute("RESET ROLE")
             cursor.execute("SELECT pg_cancel_backend(%s)", [builder.info.backend_pid])
             build.join(SECONDS)
         assert not build.is_alive()

@@ -13,6 +13,7 @@ from psycopg import sql
 from config.db.roles import NotSplit, service_owns_nothing, split
 from tests.races import race
 from tests.served.service import manage
+from tests.tools.owners import as_superuser
 
 LOG = ["events"]
 
@@ -43,7 +44,7 @@ class Place:
 
 @pytest.fixture
 def place() -> Iterator[Place]:
-    address, name = os.environ["DATABASE_URL"], f"split_{secrets.token_hex(4)}"
+    address, name = as_superuser(os.environ["DATABASE_URL"]), f"split_{secrets.token_hex(4)}"
     with closing(psycopg.connect(address, autocommit=True)) as server:
         place = Place(address, name)
         server.execute(f"CREATE ROLE {place.owner} LOGIN CREATEROLE")
@@ -89,6 +90,25 @@ def test_the_tables_of_the_service_are_taken_over_with_everything_in_them(place:
         place.run("DROP TABLE events", place.service)
 
 
+def test_where_nobody_is_a_superuser_the_role_that_made_both_lets_one_take_over(
+    place: Place,
+) -> None:
+    """As on managed PostgreSQL."""
+    place.run("ALTER ROLE {owner} NOCREATEROLE")
+    administrator = f"{place.name}_admin"
+    place.run(f"CREATE ROLE {administrator} LOGIN CREATEROLE")
+    try:
+        place.run("CREATE ROLE {service} LOGIN", administrator)
+        place.run("ALTER DATABASE {database} OWNER TO {service}")
+        tables(place, place.service)
+        with pytest.raises(NotSplit, match=f'GRANT "{place.service}"') as found:
+            place.split()
+        place.run(str(found.value).rpartition("again: ")[2], administrator)
+        place.split()
+    finally:
+        place.run(f"DROP OWNED BY {administrator}; DROP ROLE {administrator}")
+
+
 def test_rights_that_were_given_before_are_taken(place: Place) -> None:
     tables(place, place.owner)
     place.run("CREATE ROLE {service} LOGIN")
@@ -109,7 +129,10 @@ def test_rights_that_were_given_before_are_taken(place: Place) -> None:
             "may do more than work with",
         ),
         (["CREATE ROLE {service} LOGIN", "GRANT pg_write_all_data TO {service}"], "may do more"),
-        (["ALTER ROLE {owner} NOCREATEROLE"], "As a superuser, and then again: CREATE ROLE"),
+        (
+            ["ALTER ROLE {owner} NOCREATEROLE"],
+            "As a role with CREATEROLE, and then again: CREATE ROLE",
+        ),
     ],
     ids=["superuser", "member of the owner", "writes everything", "nobody may make it"],
 )

@@ -40,7 +40,13 @@ if [ "$1" = postgres ] && [ ! -s "$PGDATA/PG_VERSION" ]; then
     echo 'host all all all scram-sha-256' >>"$PGDATA/pg_hba.conf"
     echo "listen_addresses = '*'" >>"$PGDATA/postgresql.conf"
     echo "unix_socket_directories = '/var/run/postgresql'" >>"$PGDATA/postgresql.conf"
-    echo "CREATE DATABASE $POSTGRES_DB" | postgres --single -D "$PGDATA" postgres
+    pg_ctl --silent --wait -D "$PGDATA" -o "-c listen_addresses=" start
+    export PGHOST=/var/run/postgresql
+    createdb --username "$POSTGRES_USER" "$POSTGRES_DB"
+    for each in /docker-entrypoint-initdb.d/*.sql; do
+        psql --set ON_ERROR_STOP=1 --no-psqlrc --username "$POSTGRES_USER" --dbname "$POSTGRES_DB" --file "$each"
+    done
+    pg_ctl --silent --wait -D "$PGDATA" stop
 fi
 exec "$@"
 """

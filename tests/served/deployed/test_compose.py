@@ -303,15 +303,16 @@ def test_the_owner_of_the_tables_and_the_cache_s_password_are_kept_from_whom_the
     stack: Stack,
 ) -> None:
     owns = (
-        "select count(*) from pg_tables where schemaname = 'public' and tableowner = current_user"
+        "select count(*) filter (where tableowner = current_user), bool_or(rolsuper) from pg_tables"
+        " join pg_roles on rolname = tableowner where schemaname = 'public'"
     )
     script = (
         "import os\nfrom django.db import connection\n"
-        f"with connection.cursor() as it: it.execute({owns!r}); print(it.fetchone()[0])\n"
+        f"with connection.cursor() as it: it.execute({owns!r}); print(*it.fetchone())\n"
         "print('DATABASE_OWNER_URL' in os.environ)"
     )
     said = stack.within("web", "python", "manage.py", "shell", "-c", script).splitlines()
-    assert said[-2:] == ["0", "False"]
+    assert said[-2:] == ["0 False", "False"]
     refused = stack.within("cache", "sh", "-c", "REDISCLI_AUTH= redis-cli ping 2>&1 || true")
     assert "NOAUTH" in refused
     arguments = stack.within("cache", "cat", "/proc/1/cmdline")
@@ -345,9 +346,9 @@ def _is_up(stack: Stack) -> bool:
 
 def _fill_in(folder: Path, given: Mapping[str, str], signer: Signer) -> None:
     """Puts values where the examples leave them to the reader."""
-    owner, service, cache, storage = (secrets.token_hex(16) for _ in range(4))
+    superuser, owner, service, cache, storage = (secrets.token_hex(16) for _ in range(5))
     for name, values in {
-        "database.env": [owner],
+        "database.env": [superuser, owner],
         "owner.env": [owner],
         "cache.env": [cache],
         "service.env": [service, cache],

@@ -1,0 +1,41 @@
+"""The encoding of the database: people write in all scripts and with emoji, which UTF8 alone can hold."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+from django.apps import AppConfig
+from django.core import checks
+from django.db import DEFAULT_DB_ALIAS, connections
+
+NEEDED = "UTF8"
+_HINT = "Make one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and restore a dump into it."
+
+
+def database_is_utf8(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **options: Any
+) -> list[checks.CheckMessage]:
+    """Refuses each named database of another encoding, as ``check --database default`` and ``migrate`` ask."""
+    return [
+        checks.Error(fault, hint=_HINT, id="config.E001")
+        for alias in databases or ()
+        if (fault := _fault(alias))
+    ]
+
+
+def refuse_other_encodings() -> None:
+    """Ends the start of a process at a database of another encoding. One that is away now may answer later."""
+    with suppress(psycopg.Error):
+        if fault := _fault(DEFAULT_DB_ALIAS):
+            raise SystemExit(f"{fault} {_HINT}")
+
+
+def _fault(alias: str) -> str:
+    """Asked on a connection of its own, which is closed: processes that are forked later share none."""
+    with psycopg.connect(**connections[alias].get_connection_params()) as connection:
+        encoding, name = connection.info.parameter_status("server_encoding"), connection.info.dbname
+    # A pooler may not know it.
+    if encoding in {None, NEEDED}:
+        return ""
+    return f"The database {name} has the encoding {encoding}; it must be {NEEDED}."
