@@ -736,6 +736,12 @@ def test_operators_list_and_end_their_own_sessions(
     assert "Firefox on a train" in page
     assert "Someone&#x27;s" not in page
     theirs = ConsoleSession.objects.get(browser="Firefox on a train")
+    age(whole, minutes=11)
+    asked = whole.post(OWN, {"end": str(theirs.pk)})
+    assert asked.url.startswith(PROVE)  # type: ignore[attr-defined]
+    theirs.refresh_from_db()
+    assert theirs.ended_at is None
+    prove_again(whole, operator)
     for each in (theirs.pk, strangers.pk, "nonsense"):
         assert whole.post(OWN, {"end": str(each)}).status_code == 302
     assert sent(second, "/admin/").startswith("/admin/login/")
