@@ -75,7 +75,8 @@ def new_name(written: str, *, but: UUID | None = None) -> str:
         raise InvalidRequest(errors=[Fault("/name", "invalid_characters", detail)])
     lock_until_commit("names of clients")
     same = Q(name__iexact=name) | Q(name__iexact=normalize("NFD", name))
-    if Client.objects.filter(same).exclude(pk=but).exists():
+    others = Client.objects.filter(same)
+    if (others.exclude(pk=but) if but else others).exists():
         detail = "There is a client of this name already, perhaps in other letter case."
         raise InvalidRequest(errors=[Fault("/name", "unique", detail)])
     return name
