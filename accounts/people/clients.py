@@ -51,13 +51,13 @@ def rename_client(*, client_id: UUID, name: str, by: Actor, now: datetime) -> Cl
     with transaction.atomic():
         client = _locked(client_id)
         # A name of before may stay as it is.
-        after = name.strip() if name.strip() == client.name else new_name(name, but=client_id)
-        before = client.name
-        if before != after:
-            client.name = after
+        before = {"name": client.name}
+        if name.strip() != client.name:
+            client.name = new_name(name, but=client_id)
             client.save(update_fields=["name"])
-            changes = {"before": {"name": before}, "after": {"name": after}}
-            record("client:renamed", client, by=by, now=now, **changes)
+        after = {"name": client.name}
+        if before != after:
+            record("client:renamed", client, by=by, now=now, before=before, after=after)
     return client
 
 
