@@ -37,6 +37,7 @@ from config.api.problems import NotFound
 from config.api.schema import no_content, problems
 from config.api.views import ViewSet
 from config.middleware.client_address import address_of
+from config.middleware.edge import FORGET
 from config.middleware.request_id import current as request_id
 from config.ratelimits.failed_logins import attempt
 
@@ -109,7 +110,7 @@ class AccessViewSet(ViewSet):
             request_id=request_id(),
             now=timezone.now(),
         )
-        return Response(status=204)
+        return Response(status=204, headers=FORGET)
 
 
 @extend_schema(tags=["access"])

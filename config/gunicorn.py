@@ -25,6 +25,7 @@ from pathlib import Path  # noqa: E402
 from signal import SIGKILL  # noqa: E402
 from socket import SHUT_RD, socket  # noqa: E402
 from typing import Any  # noqa: E402
+from urllib.parse import unquote  # noqa: E402
 
 from django.conf import settings  # noqa: E402
 from gunicorn.glogging import Logger  # noqa: E402
@@ -35,8 +36,8 @@ from config import serving  # noqa: E402
 from config.db.connections import close_pool  # noqa: E402
 from config.db.encoding import refuse_other_encodings  # noqa: E402
 from config.db.sessions import limit_statements  # noqa: E402
-from config.middleware import health  # noqa: E402
-from config.middleware.body_limits import cut  # noqa: E402
+from config.middleware import health, server_refusals  # noqa: E402
+from config.middleware.body_limits import cut, is_too_large  # noqa: E402
 from config.middleware.client_connection import ClientConnection  # noqa: E402
 from config.observability import metrics_serving  # noqa: E402
 
@@ -44,6 +45,8 @@ log = logging.getLogger(__name__)
 
 # A client that neither reads nor sends for so long in the middle of a request is gone.
 STALLED_SECONDS = 90
+# A client that is refused reads its answer by then, or goes without.
+REFUSAL_SECONDS = 5.0
 # The end of the grace of a stopping worker, for its calls to settle: a heartbeat, and a wait for a lock at its limit.
 ENDING_SECONDS = 6.0
 # Database limits of one web request; commands and the job worker have none. Where a server hangs, a failed transaction
@@ -104,6 +107,12 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         if req.version >= (1, 1) and not any(name == "HOST" for name, _ in req.headers):
             # RFC 9112, 3.2; its parser lets pass what has no host.
             raise InvalidHeader("HTTP/1.1 requests need a Host header.", req)
+        length = next((value for name, value in req.headers if name == "CONTENT-LENGTH"), "0")
+        if length.isdecimal() and is_too_large(length, unquote(req.path)):
+            # A client that asks before it sends is told no, and nobody waits for what it may send all the same.
+            sock.refuse_body()
+            if any(name == "EXPECT" for name, _ in req.headers):
+                req.force_close()
         sock.settimeout(STALLED_SECONDS)
         sock.hold()
         try:
@@ -115,7 +124,18 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
             sock.flush()
         if sock in cut:
             raise StopIteration
+        sock.begin()
         self._idle.add(sock)
+
+    def handle_error(self, req: Any, client: ClientConnection, addr: Any, exc: Any) -> None:
+        """Has gunicorn log what it refuses and choose the status, and answers in our own words."""
+        unsent = server_refusals.Unsent()
+        super().handle_error(req, unsent, addr, exc)
+        if unsent.status is None:
+            return
+        with suppress(OSError):
+            client.settimeout(REFUSAL_SECONDS)
+            client.sendall(server_refusals.refusal(unsent.status, head=client.head))
 
     def notify(self) -> None:
         """The heartbeat, once a second."""

@@ -15,6 +15,7 @@ from accounts.connections import provider_settings
 from config.api.description import description_settings
 from config.db.connections import database
 from config.db.replica import REPLICA, ReplicaConnection
+from config.env import plain_connections
 from config.env.addresses import address_or_empty, certificates, redis_address, sentry_dsn
 from config.env.reading import env, seal
 from config.env.secret_files import NOT_EMPTY, secret
@@ -55,6 +56,7 @@ CDN_URL: str = env.address("CDN_URL") or "http://invalid"
 _database: dict[str, Any] = env.database_url("DATABASE_URL") or {}
 _replica: dict[str, Any] | None = env.replica_url("REPLICA_URL", "")
 CACHE_URL: str = env.str("CACHE_URL", validate=redis_address) or ""
+PLAIN_CONNECTIONS: frozenset[str] = env.plain_connections("PLAIN_CONNECTIONS", "") or frozenset()
 SECRET_KEY: str = env.str("SECRET_KEY", validate=[NOT_EMPTY, LONG_KEY]) or ""
 ENCRYPTION_KEYS = secret("ENCRYPTION_KEYS", check=fernet_keys)
 _host = urlsplit(BASE_URL).hostname or ""
@@ -129,6 +131,9 @@ _combined: dict[str, str] = {
         issuer=PUBLISH_OIDC_ISSUER, audience=PUBLISH_OIDC_AUDIENCE, claims=PUBLISH_OIDC_CLAIMS
     ),
     **platforms.faults(PUBLISH_PLATFORMS),
+    **plain_connections.faults(
+        {"DATABASE_URL": _database, "REPLICA_URL": _replica}, CACHE_URL, allowed=PLAIN_CONNECTIONS
+    ),
 }
 if APPS_PUBLIC_KEY and APPS_PUBLIC_KEY == UPDATE_PUBLIC_KEY:
     # Signers of apps must not be able to sign a shell.

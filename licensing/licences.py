@@ -8,6 +8,7 @@ from django.db import transaction
 
 from accounts.audit import Actor, check_reason, reason_faults, record
 from accounts.models import AuditEvent, Client
+from accounts.people.clients import new_name
 from config.api.constraints import refused_as
 from config.api.problems import Fault, InvalidRequest, instant
 from config.console.edit_conflicts import change
@@ -21,9 +22,9 @@ NO_DECISION = Fault("/status", "unchanged", "The billing status already applies.
 
 
 def create_client(*, name: str, plan: Plan, by: Actor, now: datetime) -> Client:
-    """Creates a client together with its licence."""
+    """Creates a client together with its licence. Raises ``InvalidRequest`` for a name that cannot be."""
     with transaction.atomic():
-        client = Client.objects.create(name=name, created_at=now)
+        client = Client.objects.create(name=new_name(name), created_at=now)
         Licence.objects.create(client=client, plan=plan, changed_at=now)
         record("client:created", client, by=by, now=now, after={"plan": plan.name})
     return client

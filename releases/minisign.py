@@ -78,8 +78,8 @@ class Signature:
 
     @classmethod
     def parse(cls, document: bytes) -> Self:
-        """Raises ``SignatureRefused``."""
-        lines = document.removesuffix(b"\n").split(b"\n")
+        """Reads lines as minisign does, which may end with CRLF. Raises ``SignatureRefused``."""
+        lines = [line.removesuffix(b"\r") for line in document.removesuffix(b"\n").split(b"\n")]
         if (
             len(lines) != 4
             or not lines[0].startswith(UNTRUSTED)

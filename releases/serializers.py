@@ -10,6 +10,13 @@ from releases.models import CHANNEL, CHANNEL_LENGTH, WHOLE
 from releases.versions import MAX_LENGTH, STRICT
 
 
+class ShareField(serializers.IntegerField):
+    """A number; an empty one, as of a pipeline's variable that is not set, is refused: it is no hundred."""
+
+    def get_value(self, dictionary: Any) -> Any:
+        return dictionary.get(self.field_name, empty)
+
+
 class PublishQuerySerializer(serializers.Serializer[Any]):
     """Options of a publish."""
 
@@ -22,7 +29,7 @@ class PublishQuerySerializer(serializers.Serializer[Any]):
     dry_run = serializers.BooleanField(
         default=False, help_text="Check everything and change nothing."
     )
-    share = serializers.IntegerField(
+    share = ShareField(
         min_value=1,
         max_value=WHOLE,
         default=WHOLE,
@@ -56,13 +63,6 @@ class VersionField(serializers.CharField):
     """A strict SemVer version, which the rule validates."""
 
 
-class InstallIdField(serializers.CharField):
-    """Any characters; an empty one is invalid, and not the same as none."""
-
-    def get_value(self, dictionary: Any) -> Any:
-        return dictionary.get(self.field_name, empty)
-
-
 class UpdateQuerySerializer(serializers.Serializer[Any]):
     """The shell that checks for an update. Unknown names are not faults: there is no update for them."""
 
@@ -72,7 +72,7 @@ class UpdateQuerySerializer(serializers.Serializer[Any]):
     current_version = VersionField(
         required=False, help_text="The version of the shell; 204 if it is not older."
     )
-    install_id = InstallIdField(
+    install_id = serializers.CharField(
         required=False,
         max_length=128,
         trim_whitespace=False,

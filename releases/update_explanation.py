@@ -43,6 +43,8 @@ def explain(
     if not offer.has(system, arch):
         platforms = ", ".join(sorted(offer.platforms))
         steps.append(f"That release has nothing for {wanted}; it has {platforms}.")
+        if meant := updates.meant_by(system, arch):
+            steps.append(f"{meant} was probably meant.")
         return Explained(404, NOT_FOUND, steps)
     steps.append(f"It has an artifact for {wanted}.")
     if known.is_halted:

@@ -11,7 +11,7 @@ from hashlib import sha256
 
 from config.api.problems import Fault, InvalidRequest, NotFound
 from releases.delivery.storage import POINTER_CACHE
-from releases.manifests.platforms import base_of
+from releases.manifests.platforms import KNOWN, USUAL, base_of, near_miss
 from releases.models import WHOLE, Publication, ShellChannel
 from releases.versions import NotAVersion, Version
 
@@ -26,10 +26,10 @@ OWN_CACHE = "private, max-age=60"
 class NoSuchUpdate(NotFound):
     """404 with the cache header of other answers, so that shells soon see a new channel."""
 
-    default_detail = "There is no release for this channel and platform."
-
-    def __init__(self, cache: str) -> None:
-        super().__init__(headers={"Cache-Control": cache})
+    def __init__(self, cache: str, *, meant: str | None = None) -> None:
+        hint = f"; {meant} was probably meant" if meant else ""
+        detail = f"There is no release for this channel and platform{hint}."
+        super().__init__(detail, headers={"Cache-Control": cache})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +90,21 @@ def offered(
     if offer is None and current is not None and is_known(channel):
         return None, cache
     if offer is None or not offer.has(system, arch):
-        raise NoSuchUpdate(cache)
+        raise NoSuchUpdate(cache, meant=meant_by(system, arch))
     is_newer = not known.is_halted and offer.is_newer_than(current)
     return offer if is_newer else None, cache
+
+
+def meant_by(system: str, arch: str | None) -> str | None:
+    """What a shell that names no known platform probably means: ``os=macos&arch=x64`` → ``os=darwin, arch=x86_64``."""
+    asked = system if arch is None else f"{system}-{arch}"
+    if asked in KNOWN or asked in USUAL:
+        return None
+    meant = near_miss(asked)
+    if meant is None:
+        return None
+    known_system, known_arch = base_of(meant).split("-")
+    return f"{base_of(meant)} (os={known_system}&arch={known_arch})"
 
 
 def channel_offer(channel: str) -> ChannelOffer:

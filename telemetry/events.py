@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from json import JSONEncoder
-from math import isfinite
+from math import isfinite, isnan
 from typing import Any, NamedTuple
 
 import orjson
@@ -137,6 +137,7 @@ def _may_have_faults(text: str) -> bool:
         not text.isascii()
         or "\\u0000" in text
         or "Infinity" in text
+        or "NaN" in text
         or text.count("{") + text.count("[") > PROPERTIES_LEVELS
     )
 
@@ -161,4 +162,5 @@ def _check(at: str, level: int, value: Any) -> None:
         raise BadEvent(at, "invalid_characters", detail)
     if isinstance(value, float) and not isfinite(value):
         # The parser reads 1e400 as infinity.
-        raise BadEvent(at, "out_of_range", "This number is too large.")
+        detail = "JSON has no NaN." if isnan(value) else "This number is too large."
+        raise BadEvent(at, "out_of_range", detail)

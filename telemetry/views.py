@@ -18,9 +18,10 @@ from telemetry.serializers import TakenSerializer
 
 
 class BatchParser(ObjectParser):
-    """Leaves the values to intake, which rejects single events instead of the batch."""
+    """Leaves the values to intake, NaN among them, which rejects single events instead of the batch."""
 
     checks_values = False
+    takes_constants = True
 
 
 class TelemetryViewSet(ViewSet):

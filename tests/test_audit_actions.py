@@ -16,7 +16,9 @@ from config.console.template_tags import ACTS
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "audit.csv"
 # The database writes it.
-BY_TRIGGER = "licence:changed_by_hand"
+BY_TRIGGER = {
+    f"{each}changed_by_hand" for each in ("licence:", "plan:", "override:", "client:budget_")
+}
 APPS = ("accounts", "licensing", "usage", "llmproxy", "releases", "telemetry", "config")
 GRAMMAR = re.compile(r"[a-z_]+:[a-z_]+")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -136,7 +138,7 @@ def test_every_act_is_described_and_nothing_else_is() -> None:
     found, known = actions(), described()
     missing = {each: place for each, place in found.items() if each not in known}
     assert missing == {}, "docs/audit.csv needs a row for each of these"
-    assert set(known) - set(found) == {BY_TRIGGER}, "no code writes these"
+    assert set(known) - set(found) == BY_TRIGGER, "no code writes these"
     assert all(known.values())
 
 

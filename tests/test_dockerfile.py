@@ -208,6 +208,15 @@ def test_the_owner_of_the_tables_is_known_to_those_that_need_it_alone() -> None:
         assert "roles" in services()[name]["depends_on"]
 
 
+def test_the_root_user_of_the_storage_is_known_to_it_and_to_whoever_makes_the_bucket_alone() -> (
+    None
+):
+    knows = {
+        name for name, each in services().items() if "storage-root.env" in each.get("env_file", "")
+    }
+    assert knows == {"storage", "bucket"}
+
+
 def test_the_proxies_of_compose_and_of_a_host_hold_callers_to_the_same() -> None:
     examples = ROOT / "docs" / "examples"
     host, compose = (

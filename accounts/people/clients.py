@@ -1,15 +1,22 @@
 """Rules for existing customer organisations. Creation includes the licence and is in ``licensing``."""
 
 from datetime import datetime
+from unicodedata import category, normalize
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import ProtectedError
+from django.db.models import ProtectedError, Q
 
 from accounts.audit import Actor, check_reason, record
 from accounts.models import Client
 from accounts.people.emails import is_email
 from config.api.problems import Fault, InvalidRequest
+from config.db.advisory_locks import lock_until_commit
+
+# Control and format characters, separators of lines and paragraphs, halves of characters.
+UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+# Persian and Indic scripts write words with them.
+JOINERS = "\u200c\u200d"
 
 
 class ClientHasPeople(InvalidRequest):
@@ -41,17 +48,38 @@ def find_client(written: str) -> Client:
 
 def rename_client(*, client_id: UUID, name: str, by: Actor, now: datetime) -> Client:
     """Renames an organisation; its id, which tokens and the ledger carry, stays."""
-    if not name.strip():
-        raise InvalidRequest(errors=[Fault("/name", "required", "A client needs a name.")])
     with transaction.atomic():
         client = _locked(client_id)
+        # A name of before may stay as it is.
         before = {"name": client.name}
-        client.name = name.strip()
-        client.save(update_fields=["name"])
+        if name.strip() != client.name:
+            client.name = new_name(name, but=client_id)
+            client.save(update_fields=["name"])
         after = {"name": client.name}
         if before != after:
             record("client:renamed", client, by=by, now=now, before=before, after=after)
     return client
+
+
+def new_name(written: str, *, but: UUID | None = None) -> str:
+    """A name for a client in its stored form, without blanks around it and in NFC.
+
+    Raises ``InvalidRequest`` for none, for signs that cannot be seen or turn a line around, and for that of another
+    client, in any case: operators tell clients by name, and imports find them by it. Needs a transaction.
+    """
+    name = normalize("NFC", written.strip())
+    if not name:
+        raise InvalidRequest(errors=[Fault("/name", "required", "A client needs a name.")])
+    if any(category(each) in UNSEEN and each not in JOINERS for each in name):
+        detail = "A name has one line, and no signs that cannot be seen or change the direction."
+        raise InvalidRequest(errors=[Fault("/name", "invalid_characters", detail)])
+    lock_until_commit("names of clients")
+    same = Q(name__iexact=name) | Q(name__iexact=normalize("NFD", name))
+    others = Client.objects.filter(same)
+    if (others.exclude(pk=but) if but else others).exists():
+        detail = "There is a client of this name already, perhaps in other letter case."
+        raise InvalidRequest(errors=[Fault("/name", "unique", detail)])
+    return name
 
 
 def set_alert_email(*, client_id: UUID, email: str, by: Actor, now: datetime) -> Client:

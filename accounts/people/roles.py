@@ -9,8 +9,8 @@ from django.conf import settings
 from django.db import transaction
 
 from accounts.audit import Actor, check_reason, record
-from accounts.factors.setting_up import SET_UP_LETTERS, keep_set_up_code
-from accounts.models import PasswordLink, Role, User
+from accounts.factors.setting_up import SET_UP_LETTERS, SET_UP_WITHIN, keep_set_up_code
+from accounts.models import AuditEvent, PasswordLink, Role, User
 from accounts.people import mails
 from accounts.people.access import check_not_oneself
 from accounts.people.password_links import make_link
@@ -83,17 +83,41 @@ def add_by_code(
     """Adds an operator with these roles, and returns their set-up code, to be told to them and never mailed.
 
     It is good as a one-time password, by which they choose a password, and then for setting up a second factor. The
-    mail holds nothing that lets anybody in. Raises ``InvalidRequest`` for an invalid or taken email.
+    mail holds nothing that lets anybody in. The same asked again by the same owner, as by a double click, makes another
+    code for the same operator, because the browser shows the second answer. Raises ``InvalidRequest`` for an invalid
+    or taken email.
     """
     wanted, secret = _checked(roles, reason=reason), new_code(SET_UP_LETTERS)
     with transaction.atomic():
         check_owner(by=by)
-        user = add_operator(email=email, password=None, roles=wanted, reason=reason, by=by, now=now)
+        user = _just_added(email=email, roles=wanted, reason=reason, by=by, now=now)
+        if user is None:
+            user = add_operator(
+                email=email, password=None, roles=wanted, reason=reason, by=by, now=now
+            )
+            mails.operator_added(user=user, roles=sorted(wanted), by=by.name)
+        else:
+            # Of two answers one is read, so one code is good.
+            PasswordLink.objects.filter(user=user).delete()
         make_link(user, kind=PasswordLink.Kind.ONE_TIME, secret=secret, now=now)
         if settings.OPERATOR_SECOND_FACTOR:
             keep_set_up_code(user=user, secret=secret, by=by, now=now, reason=reason)
-        mails.operator_added(user=user, roles=sorted(wanted), by=by.name)
     return grouped(secret)
+
+
+def _just_added(
+    *, email: str, roles: Collection[str], reason: str, by: Actor, now: datetime
+) -> User | None:
+    """The operator whom this owner has added with these roles while the code is good, and who has not begun."""
+    found = User.objects.filter(email=email, is_staff=True, is_active=True, last_login=None).first()
+    asked = AuditEvent.objects.filter(
+        action="operator:added", target_id=str(found and found.pk), actor_id=by.id,
+        actor=by.name, reason=reason, at__gt=now - SET_UP_WITHIN,
+    )  # fmt: skip
+    if found is None or not asked.exists():
+        return None
+    user = lock_person(found.pk)
+    return None if user.has_usable_password() or user.roles != roles else user
 
 
 def change_roles(

@@ -1,7 +1,7 @@
 """Parses every JSON body: strictly, and bounded in depth and in the number of values."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from math import inf, isfinite
 from typing import Any, ClassVar
@@ -34,28 +34,35 @@ class ObjectParser(JSONParser):
     Refuses as malformed: anything else, an empty body, NaN and Infinity, duplicate members, nesting deeper than 64,
     more than 600,000 values. Refuses as invalid, with pointers to at most 20 of them and also in ignored members: lone
     surrogates, numbers that no float can hold, and integers of thousands of digits. Fields check NUL and other large
-    integers. A subclass that checks all values itself sets ``checks_values`` to False.
+    integers. A subclass that checks all values itself sets ``checks_values`` to False, and
+    ``takes_constants`` to True if it is to be given NaN and Infinity.
     """
 
     checks_values: ClassVar[bool] = True
+    takes_constants: ClassVar[bool] = False
 
     def parse(
         self, stream: Any, media_type: str | None = None, parser_context: Any = None
     ) -> dict[str, Any]:
         _refuse_codings(media_type, parser_context)
-        document = parsed(stream.read())
+        constant = float if self.takes_constants else _refuse_constant
+        document = parsed(stream.read(), constant=constant)
         if faults := list(islice(_faults(document), MAX_FAULTS)) if self.checks_values else []:
             raise InvalidRequest(errors=faults)
         return document
 
 
-def parsed(body: bytes) -> dict[str, Any]:
-    """Returns a body's JSON object, or raises ``MalformedRequest``."""
+def _refuse_constant(name: str) -> None:
+    raise MalformedRequest(f"The body holds {name}, which is not JSON.")
+
+
+def parsed(body: bytes, *, constant: Callable[[str], Any] = _refuse_constant) -> dict[str, Any]:
+    """Returns a body's JSON object, or raises ``MalformedRequest``; ``constant`` reads NaN and Infinity."""
     if not body.strip():
         raise MalformedRequest("The body must be a JSON object; it was empty.")
     try:
         text = body.decode("utf-8-sig")
-        document = _read(text)
+        document = _read(text, parse_constant=constant)
     except UnicodeDecodeError:
         raise MalformedRequest("The body is not UTF-8.") from None
     except RecursionError:
@@ -66,7 +73,7 @@ def parsed(body: bytes) -> dict[str, Any]:
         raise MalformedRequest("The body must be a JSON object.")
     if _refuse_shape(document) != _most_members(body):
         # Perhaps a duplicate member, or a text that looks like one; this slower way finds out.
-        _read(text, object_pairs_hook=_members)
+        _read(text, parse_constant=constant, object_pairs_hook=_members)
     return document
 
 
@@ -85,12 +92,12 @@ def _refuse_codings(media_type: str | None, parser_context: Mapping[str, Any] | 
 
 def _read(text: str, **options: Any) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse_constant, **options)
+        return json.loads(text, **options)
     except json.JSONDecodeError:
         raise
     except ValueError:
         # An integer has more digits than Python reads by default.
-        return json.loads(text, parse_constant=_refuse_constant, parse_int=_integer, **options)
+        return json.loads(text, parse_int=_integer, **options)
 
 
 def _integer(digits: str) -> int | float:
@@ -107,10 +114,6 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) != len(pairs):
         raise MalformedRequest("The body has an object in which a member comes twice.")
     return members
-
-
-def _refuse_constant(name: str) -> None:
-    raise MalformedRequest(f"The body holds {name}, which is not JSON.")
 
 
 def _items(container: Container) -> Iterable[tuple[str | int, Any]]:

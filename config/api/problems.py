@@ -144,6 +144,34 @@ class RequestTooLarge(Problem):
     default_detail = "The request is larger than this address allows."
 
 
+class AddressTooLong(Problem):
+    code = "address_too_long"
+    status = 414
+    title = "Address too long"
+    default_detail = "The address of this request is too long: about 8,000 characters are read."
+
+
+class ExpectationFailed(Problem):
+    code = "expectation_failed"
+    status = 417
+    title = "Expectation failed"
+    default_detail = "Of the header Expect only 100-continue is known."
+
+
+class HeadersTooLarge(Problem):
+    code = "headers_too_large"
+    status = 431
+    title = "Headers too large"
+    default_detail = "A header of this request is too long, or there are more than a hundred."
+
+
+class NotImplementedHere(Problem):
+    code = "not_implemented"
+    status = 501
+    title = "Not implemented"
+    default_detail = "The body has a transfer coding that is not known; send it plain or chunked."
+
+
 class UnsupportedMediaType(Problem):
     code = "unsupported_media_type"
     status = 415

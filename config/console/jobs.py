@@ -131,7 +131,10 @@ def causes(jobs: Iterable[ProcrastinateJob]) -> dict[str, AuditEvent]:
 
 
 def recipients(jobs: Iterable[ProcrastinateJob], *, by: HttpRequest) -> dict[int, Link]:
-    """Whom each job is for: a person of ours, or the domain of another address. Nothing else of its arguments."""
+    """Whom each job is for: a person of ours, or the domain of another address. Nothing else of its arguments.
+
+    A role that may not look at people is not told who it is.
+    """
     may_see = by.user.has_perm("accounts.view_user")
     named = {}
     for job in jobs:
@@ -145,7 +148,7 @@ def recipients(jobs: Iterable[ProcrastinateJob], *, by: HttpRequest) -> dict[int
 
 def _recipient(person: User | None, to: str, *, may_see: bool) -> Link:
     if person:
-        return Link(str(person), page_of(person) if may_see else "")
+        return Link(str(person), page_of(person)) if may_see else Link("a person", "")
     domain = to.rpartition("@")[2] if "@" in to else ""
     return Link(f"somebody at {domain}" if domain else "", "")
 

@@ -29,6 +29,7 @@ from config.console.impact import affected, aftermath
 from config.console.lists.filters import RestrictedAdmin
 from config.console.search import search
 from config.console.signing_in import OperatorSignIn, OwnPassword
+from config.middleware.edge import FORGET
 from config.middleware.request_id import current
 from config.roles import wants_proof
 
@@ -108,7 +109,11 @@ class ConsoleSite(AdminSite):
         if request.method == "POST" and request.user.is_authenticated:
             _record("operator:signed_out", request)
             gate.end(request, now=timezone.now())
-        return super().logout(request, extra_context)
+        response = super().logout(request, extra_context)
+        if request.method == "POST":
+            for name, value in FORGET.items():
+                response[name] = value
+        return response
 
     def password_change(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None

@@ -13,6 +13,7 @@ import dj_database_url
 import dj_email_url
 from environs import FileAwareEnv, ValidationError
 
+from config.env import plain_connections
 from config.env.reading import parser
 from config.env.values import pairs, words
 from config.hosts import is_loopback
@@ -138,16 +139,21 @@ def owner_address(local: Path | None = None) -> str:
     reader = FileAwareEnv(strip_whitespace=True)
     if local is not None and {"DATABASE_URL", "DATABASE_URL_FILE"}.isdisjoint(os.environ):
         reader.read_env(local, recurse=False)
+    wrong: Mapping[str, str] = {}
     try:
         value = reader.str("DATABASE_OWNER_URL", "")
         if value:
-            database_url(value)
+            allowed = plain_connections.plain_connections(reader.str("PLAIN_CONNECTIONS", ""))
+            owner = {"DATABASE_OWNER_URL": database_url(value)}
+            wrong = plain_connections.faults(owner, "", allowed=allowed)
     except ValidationError as fault:
         raise SystemExit(f"DATABASE_OWNER_URL: {fault.messages[0]}") from None
     except (OSError, ValueError):
         raise SystemExit(
             "DATABASE_OWNER_URL must be postgresql://…, or a file with that."
         ) from None
+    for name, sentence in wrong.items():
+        raise SystemExit(f"{name}: {sentence}")
     return value
 
 

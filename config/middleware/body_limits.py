@@ -61,6 +61,11 @@ def limit_of(path: str) -> int:
     return next((limit for prefix, limit in LIMITS.items() if path.startswith(prefix)), ELSEWHERE)
 
 
+def is_too_large(length: str, path: str) -> bool:
+    """Whether a body with this ``Content-Length``, a number, has more bytes than its path allows."""
+    return len(length.lstrip("0")) > LENGTH_DIGITS or int(length) > limit_of(path)
+
+
 # Connections whose last body was given up: what still comes on them is the rest of it, and no request.
 cut: WeakSet[socket.socket] = WeakSet()
 
@@ -176,6 +181,5 @@ def _problem_of(request: HttpRequest) -> Problem | None:
         return MalformedRequest("Send the body with a Content-Length.")
     if chunked or not (length.isascii() and length.isdecimal()):
         return MalformedRequest("The length of the body is not clear.")
-    limit = limit_of(request.path_info)
-    too_large = len(length.lstrip("0")) > LENGTH_DIGITS or int(length) > limit
-    return BodyTooLarge(limit) if too_large else None
+    path = request.path_info
+    return BodyTooLarge(limit_of(path)) if is_too_large(length, path) else None

@@ -7,12 +7,18 @@ from errno import EBADF
 from socket import socket
 from typing import Any
 
+CONTINUE = b"HTTP/1.1 100 "
+HEAD_BYTES = 256
+
 
 class ClientConnection(socket):
     """After ``hold`` the next bytes wait for those that follow them, or for ``flush``."""
 
     _holds = False
     _held = b""
+    _refuses_body = False
+    # The beginning of the request that comes, for an answer to one that cannot be read.
+    head = b""
 
     def hold(self) -> None:
         """Holds what is sent next."""
@@ -24,6 +30,19 @@ class ClientConnection(socket):
         if self._held and self.fileno() >= 0:
             self.sendall(b"")
 
+    def begin(self) -> None:
+        """Waits for the next request."""
+        self._refuses_body, self.head = False, b""
+
+    def refuse_body(self) -> None:
+        """Keeps back gunicorn's word that the client may send its body."""
+        self._refuses_body = True
+
+    def send(self, data: Any, *args: Any, **options: Any) -> int:
+        if self._refuses_body and bytes(data[: len(CONTINUE)]) == CONTINUE:
+            return len(data)
+        return super().send(data, *args, **options)
+
     def sendall(self, data: Any, flags: int = 0) -> None:
         if self._holds:
             self._holds, self._held = False, data
@@ -33,6 +52,12 @@ class ClientConnection(socket):
         super().sendall(data, flags)
 
     def recv(self, *args: Any) -> bytes:
+        data = self._received(*args)
+        if len(self.head) < HEAD_BYTES:
+            self.head += data[:HEAD_BYTES]
+        return data
+
+    def _received(self, *args: Any) -> bytes:
         try:
             return super().recv(*args)
         except OSError as error:

@@ -15,6 +15,8 @@ from config.middleware import client_address, request_id, request_log
 
 # Browsers run and frame nothing of an answer. A page that needs more has a policy of its own.
 POLICY = "default-src 'none'; frame-ancestors 'none'"
+# Of a sign-out, for the browser. Not "cookies": those of every other host of the domain would go too.
+FORGET = {"Clear-Site-Data": '"cache", "storage"'}
 
 
 class EdgeMiddleware:

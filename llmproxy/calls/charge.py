@@ -24,6 +24,8 @@ CUT = frozenset({End.CLIENT_GONE, End.STOPPED, End.TIMEOUT, End.CRASHED})
 WAIT_SHARE = 0.1
 # A reported prompt below this share of an exact count leaves something out.
 LEAST_SHARE = 0.25
+# Where the estimate is not exact, below this share of it.
+LEAST_INEXACT = 0.1
 # A report is implausible beyond so many times the estimate and a thousand tokens (templates, hidden prompts), or so
 # many times the output limit.
 INPUT_TIMES = 4
@@ -141,8 +143,9 @@ def _reported_prompt(meter: Meter, attempt: Attempt) -> PromptUsage | None:
         found = meter.prompt
     else:
         found = PromptUsage(report.input, report.cached_input, report.cache_write)
-    exact = attempt.estimate.exact or 0
-    if not found or not found.input or found.input + found.cached_input < LEAST_SHARE * exact:
+    estimate = attempt.estimate
+    least = LEAST_SHARE * estimate.exact if estimate.exact else LEAST_INEXACT * estimate.tokens
+    if not found or not found.input or found.input + found.cached_input < least:
         return None
     return found
 

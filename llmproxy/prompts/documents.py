@@ -17,6 +17,10 @@ from typing import NamedTuple
 # Of all documents of a call: bytes that are inflated, and seconds of the processor.
 MOST_INFLATED = 32 * 1024 * 1024
 MOST_SECONDS = 0.5
+# Of one document: what any may hold, and how often its own length. Texts and drawings shrink to a tenth, zeros to a
+# thousandth: without this a document of 17 KB takes all there is, and whoever comes next waits.
+LEAST_INFLATED = 1024 * 1024
+MOST_TIMES = 100
 # Bytes that are searched in one go, which holds the interpreter.
 PIECE = 256 * 1024
 # Layers of compression.
@@ -61,11 +65,17 @@ class Bounds:
 
     def __init__(self) -> None:
         self._left = MOST_INFLATED
+        # Where the document's own share ends.
+        self._stop = 0
         self._until = time.thread_time() + MOST_SECONDS
 
     @property
     def are_reached(self) -> bool:
-        return self._left <= 0 or time.thread_time() > self._until
+        return self._left <= self._stop or time.thread_time() > self._until
+
+    def begin(self, size: int) -> None:
+        """Begins a document of so many bytes."""
+        self._stop = max(0, self._left - LEAST_INFLATED - MOST_TIMES * size)
 
     def inflated(self, packed: Iterable[bytes]) -> Iterator[bytes]:
         """The pieces of compressed bytes, up to their end, a fault or the bounds."""
@@ -86,6 +96,7 @@ def contents_of(document: bytes, bounds: Bounds) -> Contents:
     """What a PDF holds; nothing is known of another file."""
     if b"%PDF-" not in document[:1024]:
         return Contents()
+    bounds.begin(len(document))
     pages, counted = _pages_in(_pieces(document))
     text = 0
     for stream in _streams(document, bounds):

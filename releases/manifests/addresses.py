@@ -13,11 +13,17 @@ from releases.manifests.platforms import base_of
 from releases.versions import Version
 
 SEGMENT = re.compile(r"[A-Za-z0-9_+~@=,-][A-Za-z0-9._+~@=,-]*")
+OTHER_SIGNS = re.compile(r"[^A-Za-z0-9._+~@=,-]")
+# The file's name comes from the shell's own configuration, and its signature names it too.
+RENAME = (
+    "Tauri names files after `productName`: give it letters, digits and hyphens alone, or rename the file before "
+    "it is signed, because its signature names it."
+)
 # The first match names the fault.
 FORBIDDEN = (
-    (re.compile(r"[\s\x00-\x1f\x7f]"), "whitespace", "spaces or control characters"),
+    (re.compile(r"[\s\x00-\x1f\x7f]"), "whitespace", f"spaces or control characters. {RENAME}"),
     (re.compile(r"\\"), "backslash", "a backslash"),
-    (re.compile(r"%"), "percent_escape", "a percent escape; give the file a plain name"),
+    (re.compile(r"%"), "percent_escape", f"a percent escape. {RENAME}"),
     (re.compile(r"\?"), "query", "a query"),
     (re.compile(r"#"), "fragment", "a fragment"),
     (re.compile(r"(?<=/)\.\.?(?=/|$)"), "dot_segment", "a path that climbs (. or ..)"),
@@ -28,7 +34,7 @@ def misplaced(url: str, *, at: str, version: Version, platform: str, cdn_url: st
     """Returns the fault of an artifact's address, whose pointer is ``at``, or None."""
     for pattern, code, what in FORBIDDEN:
         if pattern.search(url):
-            return Fault(at, code, f"The address has {what}.")
+            return Fault(at, code, f"The address has {what.removesuffix('.')}.")
     parts = _split(url)
     if parts is None:
         return Fault(at, "not_an_address", "This is not an absolute https address.")
@@ -43,7 +49,8 @@ def misplaced(url: str, *, at: str, version: Version, platform: str, cdn_url: st
     segments = url.removeprefix(folder).split("/")
     if not all(SEGMENT.fullmatch(each) for each in segments):
         detail = "The path ends in a file name. Names have letters, digits and ._+~@=,- and no leading dot."
-        return Fault(at, "wrong_name", detail)
+        advice = f" {RENAME}" if any(map(OTHER_SIGNS.search, segments)) else ""
+        return Fault(at, "wrong_name", detail + advice)
     return None
 
 

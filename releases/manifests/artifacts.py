@@ -7,6 +7,7 @@ from hashlib import blake2b, sha256
 
 from config.api.problems import Fault, Problem
 from releases.delivery.fetching import FetchRefused, fetch
+from releases.manifests.addresses import OTHER_SIGNS, RENAME
 from releases.manifests.manifest import Artifact, Manifest
 from releases.minisign import DIGEST_BYTES, PublicKey, Signature, SignatureRefused, decoded
 
@@ -80,7 +81,7 @@ def _signature(artifact: Artifact, version: str, key: PublicKey) -> Signature:
     if named != artifact.name:
         raise SignatureRefused(
             "wrong_file",
-            f"The signature names {_quoted(named)}, and the address ends in {artifact.name}.",
+            f"The signature names {_quoted(named)}, and the address ends in {artifact.name}.{_advice(named)}",
         )
     if stamped is None:
         raise SignatureRefused(
@@ -122,6 +123,11 @@ def _fetched(
 
 def _at(artifact: Artifact, member: str) -> str:
     return f"/platforms/{artifact.platform}/{member}"
+
+
+def _advice(named: str | None) -> str:
+    """How a file whose signed name no address may have is published."""
+    return f" {RENAME}" if named and OTHER_SIGNS.search(named) else ""
 
 
 def _quoted(text: str | None) -> str:

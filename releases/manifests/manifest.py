@@ -22,6 +22,8 @@ PUB_DATE = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"
     r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 )
+SECOND_60 = re.compile(r"(?<=[0-9]{2}:[0-9]{2}):60(?=[.Z+-])")
+LONG_FRACTION = re.compile(r"(\.[0-9]{9})[0-9]+")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -116,12 +118,12 @@ def _of_date(document: Mapping[str, Any]) -> Iterator[Fault]:
         yield Fault(at, "required", "A manifest needs the date of its publication.")
     elif not isinstance(given, str):
         yield Fault(at, "invalid_type", "The date is a string like 2026-01-31T12:00:00Z.")
-    elif not PUB_DATE.fullmatch(given) or not _is_real(given):
-        naive = PUB_DATE.fullmatch(f"{given}Z")
-        detail = (
-            "It needs an offset, such as Z." if naive else "Write it like 2026-01-31T12:00:00Z."
-        )
-        yield Fault(at, "invalid_date", f"The date is not RFC 3339. {detail}")
+    elif not _is_read_by_shells(given):
+        yield Fault(at, "invalid_date", _why_unread(given))
+
+
+def _is_read_by_shells(date: str) -> bool:
+    return PUB_DATE.fullmatch(date) is not None and _is_real(date)
 
 
 def _is_real(date: str) -> bool:
@@ -130,6 +132,21 @@ def _is_real(date: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _why_unread(date: str) -> str:
+    """The reason that is true: RFC 3339 allows more than every shell's parser of dates reads."""
+    if PUB_DATE.fullmatch(date) and _is_read_by_shells(SECOND_60.sub(":59", date)):
+        return "Not every shell reads a second 60, even a true leap second: write 59."
+    if PUB_DATE.fullmatch(date):
+        return "There is no such day or time."
+    if date != date.upper() and PUB_DATE.fullmatch(date.upper()):
+        return "RFC 3339 allows a small t or z, but not every shell reads it: write T and Z."
+    if _is_read_by_shells(LONG_FRACTION.sub(r"\1", date)):
+        return "Shells read nine digits of a second at most: shorten the fraction."
+    if PUB_DATE.fullmatch(f"{date}Z"):
+        return "The date is not RFC 3339. It needs an offset, such as Z."
+    return "The date is not RFC 3339. Write it like 2026-01-31T12:00:00Z."
 
 
 def _of_extras(document: Mapping[str, Any]) -> Iterator[Fault]:

@@ -91,6 +91,7 @@ class TestLogout:
     ) -> None:
         response = signed_in.post(LOGOUT, {"refresh": pair.refresh}, format="json")
         assert (response.status_code, response.content) == (204, b"")
+        assert response["Clear-Site-Data"] == '"cache", "storage"'
         assert Session.objects.get().ended_by == Session.Ended.LOGOUT
         assert not RefreshToken.objects.unrevoked().exists()
         assert signed_in.get("/v1/auth/me").json()["code"] == "access_revoked"

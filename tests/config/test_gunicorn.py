@@ -82,6 +82,13 @@ def service() -> Iterator[Service]:
         yield service
 
 
+@pytest.fixture(scope="module")
+def trusting() -> Iterator[Service]:
+    """Behind a proxy on this machine."""
+    with serving(BASE_URL="https://shell.test", TRUSTED_PROXIES="127.0.0.1") as service:
+        yield service
+
+
 def answer_on(client: socket.socket) -> tuple[int, dict[str, str], bytes]:
     with http.client.HTTPResponse(client) as response:
         response.begin()
@@ -123,6 +130,109 @@ def test_the_server_refuses_what_it_cannot_read_and_logs_none_of_it(
         with suppress(ConnectionError):
             assert client.recv(1) == b""
     assert SECRET not in service.log()
+
+
+LONG = "x" * 9000
+REFUSED: list[tuple[str, int, str]] = [
+    ("GET {} HTTP/1.1\r\nbad header\r\n\r\n", 400, "malformed_request"),
+    ("GET {} HTTP/1.1\r\nHost: a\r\nA: b\r\n folded\r\n\r\n", 400, "malformed_request"),
+    ("GET {} HTTP/9.9\r\nHost: a\r\n\r\n", 400, "malformed_request"),
+    ("GET {} HTTP/1.1\r\nX: a\r\n\r\n", 400, "malformed_request"),
+    ("GET {} HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n", 400, "malformed_request"),
+    ("GET {}" + LONG + " HTTP/1.1\r\nHost: a\r\n\r\n", 414, "address_too_long"),
+    ("GET {} HTTP/1.1\r\nHost: a\r\nExpect: tea\r\n\r\n", 417, "expectation_failed"),
+    ("GET {} HTTP/1.1\r\nHost: a\r\nCookie: " + LONG + "\r\n\r\n", 431, "headers_too_large"),
+    ("GET {} HTTP/1.1\r\n" + "A: b\r\n" * 101 + "\r\n", 431, "headers_too_large"),
+    ("GET {} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: tea\r\n\r\n", 501, "not_implemented"),
+]
+
+
+@pytest.mark.parametrize(("request_", "status", "code"), REFUSED)
+@pytest.mark.parametrize(
+    "target", ["/v1/auth/login", "/v1/llm/chat/completions?a=", "http://shell.test/v1/x", "/livez"]
+)
+def test_what_the_server_refuses_is_a_problem(
+    service: Service, target: str, request_: str, status: int, code: str
+) -> None:
+    """Never HTML (benoitc/gunicorn#2487, #2547 and #2878 are what clients make of other answers)."""
+    with service.connect() as client:
+        client.sendall(request_.format(target).encode())
+        got, headers, content = answer_on(client)
+        with suppress(ConnectionError):
+            assert client.recv(1) == b""
+    body = json.loads(content)
+    assert (got, body["status"], body["code"]) == (status, status, code)
+    assert (headers["content-type"], headers["connection"]) == ("application/problem+json", "close")
+    assert headers["x-request-id"] == body["request_id"]
+    assert headers["cache-control"] == "no-store"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert ("error" in body) is ("/llm/" in target)
+
+
+@pytest.mark.parametrize("target", ["/admin/usage/usagerecord/?q=", "/account/password/"])
+@pytest.mark.parametrize(("request_", "status", "code"), REFUSED[-5:])
+def test_what_the_server_refuses_of_a_page_is_a_page(
+    service: Service, target: str, request_: str, status: int, code: str
+) -> None:
+    with service.connect() as client:
+        client.sendall(request_.format(target).encode())
+        got, headers, content = answer_on(client)
+    assert (got, headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert code in content.decode()
+
+
+def test_the_second_request_of_a_connection_is_refused_for_itself(service: Service) -> None:
+    with service.connect() as client:
+        for path in ("/livez", "/admin/"):
+            client.sendall(f"GET {path} HTTP/1.1\r\nHost: shell.test\r\n\r\n".encode())
+            answer_on(client)
+        client.sendall(b"GET /v1/auth/me HTTP/1.1\r\nbad header\r\n\r\n")
+        status, headers, _ = answer_on(client)
+    assert (status, headers["content-type"]) == (400, "application/problem+json")
+
+
+@pytest.mark.parametrize(
+    ("path", "length"),
+    [
+        ("/v1/auth/login", 65_537),
+        ("/v1/telemetry", 2**20 + 1),
+        ("/v1/llm/complete", 8 * 2**20 + 1),
+        ("/v1/auth/login", 10**30),
+        ("/%76%31/auth/login", 65_537),
+        ("/nowhere", 65_537),
+    ],
+)
+def test_nobody_is_told_to_send_a_body_that_its_length_refuses(
+    path: str, length: int, trusting: Service
+) -> None:
+    with trusting.connect() as client:
+        client.sendall(_asking(path, length))
+        status, headers, body = answer_on(client)
+        assert (status, json.loads(body)["code"]) == (413, "request_too_large")
+        assert headers["connection"] == "close"
+        with suppress(ConnectionError):
+            assert client.recv(1) == b""
+
+
+def test_a_body_of_the_allowed_length_may_be_sent(trusting: Service) -> None:
+    with trusting.connect() as client:
+        for _ in range(2):
+            client.sendall(_asking("/v1/auth/logout", 8))
+            assert client.recv(100).startswith(b"HTTP/1.1 100")
+            client.sendall(b"not json")
+            assert answer_on(client)[0] == 400
+
+
+def _asking(path: str, length: int) -> bytes:
+    lines = [
+        f"POST {path} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in FROM_PROXY.items()),
+        "Content-Type: application/json",
+        f"Content-Length: {length}",
+        "Expect: 100-continue",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode()
 
 
 def test_slow_clients_do_not_delay_others(service: Service) -> None:

@@ -518,10 +518,19 @@ def test_one_act_makes_an_operator_who_begins_with_one_code_that_no_mail_holds(
     code = re.findall(r"<code>([0-9A-Z-]{20,})</code>", shown)[0]
     nora = User.objects.get(email="nora@shell.test")
     assert (nora.is_staff, nora.roles, nora.client_id) == (True, {"support"}, None)
+    # A double click: the browser shows the second answer, whose code is the one that is good.
+    earlier, shown = code, whole.post(page, {**given, "once": "1"}).content.decode()
+    [code] = re.findall(r"<code>([0-9A-Z-]{20,})</code>", shown)
+    assert code != earlier
+    assert User.objects.filter(email="nora@shell.test").count() == 1
+    for other in ({"roles": ["auditor"]}, {"reason": "Another."}):
+        said = whole.post(page, {**given, **other, "once": "2"}).content.decode()
+        assert "This email is taken." in said
     events = AuditEvent.objects.filter(target_id=str(nora.pk)).order_by("pk")
     told = [(each.action, each.reason) for each in events]
     assert told == [
         ("operator:added", "Joins us."), ("operator:set_up_code_made", "Joins us."),
+        ("operator:set_up_code_made", "Joins us."),
     ]  # fmt: skip
     (mail,) = mails_to(nora)
     assert f"{operator.email} made nora@shell.test an operator (support)." in mail
@@ -534,6 +543,9 @@ def test_one_act_makes_an_operator_who_begins_with_one_code_that_no_mail_holds(
     # Neither the email alone nor the mail lets anybody in.
     stranger, begin = Browser(), reverse("account:one-time")
     new = "a passphrase for the console"
+    assert nora.has_usable_password() is False
+    stranger.post(begin, {"email": nora.email, "one_time": earlier, "password": new, "again": new})
+    nora.refresh_from_db()
     assert nora.has_usable_password() is False
     stranger.post(begin, {"email": nora.email, "one_time": code, "password": new, "again": new})
     nora.refresh_from_db()
@@ -724,6 +736,12 @@ def test_operators_list_and_end_their_own_sessions(
     assert "Firefox on a train" in page
     assert "Someone&#x27;s" not in page
     theirs = ConsoleSession.objects.get(browser="Firefox on a train")
+    age(whole, minutes=11)
+    asked = whole.post(OWN, {"end": str(theirs.pk)})
+    assert asked.url.startswith(PROVE)  # type: ignore[attr-defined]
+    theirs.refresh_from_db()
+    assert theirs.ended_at is None
+    prove_again(whole, operator)
     for each in (theirs.pk, strangers.pk, "nonsense"):
         assert whole.post(OWN, {"end": str(each)}).status_code == 302
     assert sent(second, "/admin/").startswith("/admin/login/")

@@ -31,7 +31,9 @@ def test_an_operator_signs_in_and_out_and_both_are_written_down(
 ) -> None:
     assert sign_in(stranger, "Operator@SHELL.test") == "in"
     assert stranger.get("/admin/").status_code == 200
-    assert stranger.post("/admin/logout/").status_code == 200
+    assert "Clear-Site-Data" not in stranger.get("/admin/logout/").headers
+    left = stranger.post("/admin/logout/")
+    assert (left.status_code, left["Clear-Site-Data"]) == (200, '"cache", "storage"')
     assert SESSION_KEY not in stranger.session
     out, came = AuditEvent.objects.filter(action__startswith="operator:")
     assert (came.action, out.action) == ("operator:signed_in", "operator:signed_out")

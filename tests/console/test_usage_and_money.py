@@ -183,7 +183,7 @@ class TestThePage:
 
 def content(response: Any) -> str:
     assert response.status_code == 200
-    return b"".join(response.streaming_content).decode()
+    return b"".join(response.streaming_content).decode("utf-8-sig")
 
 
 class TestFiles:

@@ -1,21 +1,30 @@
-"""A licence changed by SQL leaves an event; what rules change leaves theirs alone, in this release and those before."""
+"""What is changed by SQL leaves an event; what rules change leaves theirs alone, in this release and those before."""
 
 import re
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.migrations.executor import MigrationExecutor
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client
 from licensing import tasks
 from licensing.licences import create_client, set_customer, set_operator_status, set_terms
 from licensing.models import Licence, Plan, Standing
+from licensing.plans import PlanTerms, add_plan, change_plan
+from tests.races import race
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BY_HAND = "licence:changed_by_hand"
+EVENT = (
+    "INSERT INTO accounts_auditevent (at, action, actor, target, target_id, request_id, reason)"
+    " VALUES (now(), 'licence:billing_set', 'x', 'x', %s, '', '')"
+)
 
 
 @pytest.fixture
@@ -23,8 +32,8 @@ def licence(plan: Plan, by: Actor, now: datetime) -> Licence:
     return create_client(name="Demo Company", plan=plan, by=by, now=now).licence
 
 
-def actions() -> list[str]:
-    events = AuditEvent.objects.filter(action__startswith="licence:").order_by("id")
+def actions(subject: str = "licence:") -> list[str]:
+    events = AuditEvent.objects.filter(action__startswith=subject).order_by("id")
     return [event.action for event in events]
 
 
@@ -100,15 +109,110 @@ def test_the_release_before_which_writes_both_itself_is_told_once(
     licence: Licence, now: datetime, order: tuple[int, int]
 ) -> None:
     update = "UPDATE licensing_licence SET billing_status = 'suspended' WHERE client_id = %s"
-    event = (
-        "INSERT INTO accounts_auditevent (at, action, actor, target, target_id, request_id, reason)"
-        " VALUES (now(), 'licence:billing_set', 'x', 'x', %s, '', '')"
-    )
-    writes = ((update, licence.client_id), (event, str(licence.client_id)))
+    writes = ((update, licence.client_id), (EVENT, str(licence.client_id)))
     with transaction.atomic():
         for index in order:
             sql(writes[index][0], writes[index][1])
     assert actions() == ["licence:billing_set"]
+
+
+SWITCHES = [
+    "SELECT set_config('licensing.audited', %(client)s, true)",
+    "SELECT set_config('licensing.audited', %(client)s, false)",
+    "SET CONSTRAINTS ALL DEFERRED",
+    "SET CONSTRAINTS ALL IMMEDIATE",
+]
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_no_setting_of_a_session_hides_a_change(licence: Licence, switch: str) -> None:
+    try:
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute(switch.replace("%(client)s", f"'{licence.client_id}'"))
+            sql(documented())
+    finally:
+        sql("RESET licensing.audited")
+    assert actions() == [BY_HAND]
+
+
+def test_an_event_of_an_earlier_transaction_hides_nothing(
+    licence: Licence, by: Actor, now: datetime
+) -> None:
+    for each in ("cus_1", "cus_2"):
+        set_customer(licence_id=licence.pk, customer_id=each, reason="x", by=by, now=now)
+    sql(documented())
+    assert actions()[2:] == [BY_HAND]
+
+
+def test_an_event_that_another_transaction_writes_meanwhile_hides_nothing(
+    licence: Licence, now: datetime
+) -> None:
+    def meanwhile() -> None:
+        # It begins later, as savepoints do, and has ended when the change is looked at.
+        sql(EVENT, str(licence.client_id))
+
+    with transaction.atomic():
+        sql(documented())
+        [ended] = race(meanwhile)
+        assert ended is None
+    assert actions() == ["licence:billing_set", BY_HAND]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_events_of_savepoints_are_of_their_transaction(licence: Licence, depth: int) -> None:
+    with ExitStack() as stack:
+        stack.enter_context(transaction.atomic())
+        sql(documented())
+        for _ in range(depth):
+            stack.enter_context(transaction.atomic())
+        sql(EVENT, str(licence.client_id))
+    assert actions() == ["licence:billing_set"]
+
+
+def test_an_event_that_was_rolled_back_hides_nothing(licence: Licence) -> None:
+    with transaction.atomic():
+        sql(documented())
+        with transaction.atomic():
+            sql(EVENT, str(licence.client_id))
+            transaction.set_rollback(True)
+    assert actions() == [BY_HAND]
+
+
+def test_a_plan_is_audited_whatever_is_done_to_it(by: Actor, now: datetime) -> None:
+    terms = PlanTerms(
+        name="Large", entitlements=[], monthly_input_tokens=1, monthly_output_tokens=1,
+        daily_tokens=None, is_default=True,
+    )  # fmt: skip
+    plan = add_plan(terms=terms, by=by, now=now)
+    change_plan(plan_id=plan.pk, terms=replace(terms, daily_tokens=5), reason="x", by=by, now=now)
+    assert set(actions("plan:")) == {"plan:added", "plan:changed"}
+    sql("UPDATE licensing_plan SET monthly_output_tokens = NULL WHERE id = %s", plan.pk)
+    sql("DELETE FROM licensing_plan WHERE id = %s", plan.pk)
+    changed, deleted = AuditEvent.objects.filter(action="plan:changed_by_hand").order_by("id")
+    assert (changed.target, changed.target_id) == ("Large", str(plan.pk))
+    assert (changed.before, changed.after) == (
+        {"monthly_output_tokens": 1},
+        {"monthly_output_tokens": None},
+    )
+    assert deleted.before["name"] == "Large"
+    assert deleted.after is None
+
+
+def test_the_migration_goes_back_and_forth_on_rows_that_are_there(licence: Licence) -> None:
+    before = [
+        ("usage", "0029_a_caller_disconnects"),
+        ("licensing", "0014_changes_by_hand_are_audited"),
+    ]
+    try:
+        MigrationExecutor(connection).migrate(before)
+        sql(documented())
+        assert actions() == [BY_HAND]
+    finally:
+        executor = MigrationExecutor(connection)
+        executor.migrate(executor.loader.graph.leaf_nodes())
+    sql("UPDATE licensing_licence SET operator_reason = 'again'")
+    assert actions() == [BY_HAND, BY_HAND]
 
 
 def test_a_client_that_is_deleted_takes_a_changed_licence_with_it(licence: Licence) -> None:

@@ -47,7 +47,7 @@ def admitted(kind: str = "stream", *, context_length: int | None = None) -> Admi
         model=Choice("house", 4096, None, (first,), context_length),
         targets=(first,),
         reservation=Reservation(uuid4(), 100, None, None, None),
-        estimate=Estimate(counted=40, tokens=50, exact=40),
+        estimate=Estimate(counted=40, tokens=50, exact=None if kind == "inexact" else 40),
     )
 
 

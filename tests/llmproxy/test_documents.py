@@ -201,6 +201,21 @@ def test_a_hostile_file_takes_little_time(bomb: str) -> None:
     assert time.thread_time() - began < 1
 
 
+@pytest.mark.parametrize(
+    "content", [b" ", b"BT (a) Tj ", b"(" * 7, b"0 0 m 9 9 l S\n", b"/Type/Page "]
+)
+def test_a_small_document_is_read_to_a_hundred_times_its_length(content: bytes) -> None:
+    text = content * (32 * 1024 * 1024 // len(content))
+    document = pdf(stream(zlib.compress(text)))
+    bounds = Bounds()
+    before = bounds._left
+    found = contents_of(document, bounds)
+    assert not found.is_whole
+    assert before - bounds._left <= 1024 * 1024 + 100 * len(document) + documents.PIECE
+    # Another document of the call has its own share.
+    assert contents_of(of_pages(3), bounds) == Contents(3, 3 * 190 * 65)
+
+
 def test_the_files_of_a_call_share_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     text = LINES * 10
     document, each = pdf(stream(zlib.compress(text))), 1_900 * 65 // 4

@@ -130,8 +130,17 @@ def test_the_owner_in_the_file_owns_the_tables_of_the_database_in_the_file_alone
     assert (owner_address(tmp_path / "env"), owner_address()) == (owner, "")
     monkeypatch.setenv("DATABASE_URL_FILE", "of-another-database")
     assert owner_address(tmp_path / "env") == ""
-    monkeypatch.setenv("DATABASE_OWNER_URL", "postgresql://another@db.example/shell")
-    assert owner_address(tmp_path / "env") == "postgresql://another@db.example/shell"
+    elsewhere = "postgresql://another:s3cret@db.example/shell"
+    monkeypatch.setenv("DATABASE_OWNER_URL", f"{elsewhere}?sslmode=verify-full")
+    assert owner_address(tmp_path / "env") == f"{elsewhere}?sslmode=verify-full"
+    monkeypatch.setenv("DATABASE_OWNER_URL", elsewhere)
+    with pytest.raises(
+        SystemExit, match=r"DATABASE_OWNER_URL: .*PLAIN_CONNECTIONS=database"
+    ) as told:
+        owner_address()
+    assert "s3cret" not in str(told.value)
+    monkeypatch.setenv("PLAIN_CONNECTIONS", "database")
+    assert owner_address() == elsewhere
 
 
 def test_manage_without_a_local_run_names_every_variable(tmp_path: Path) -> None:

@@ -144,8 +144,16 @@ def test_the_answer_that_an_install_id_decides_is_private(begun: Release) -> Non
     assert ask(f"ch=stable&os=darwin&install_id={within}")["Cache-Control"] == POINTER_CACHE
 
 
-@pytest.mark.parametrize("install_id", ["", "x" * 129, "a%00b"])
-def test_an_install_id_has_1_to_128_characters(begun: Release, install_id: str) -> None:
+@pytest.mark.parametrize("query", ["&install_id=", "&install_id=&current_version="])
+def test_an_empty_install_id_is_absent(begun: Release, query: str) -> None:
+    absent, empty = ask("ch=stable&os=darwin"), ask(f"ch=stable&os=darwin{query}")
+    for name in ("ETag", "Cache-Control"):
+        assert empty.headers.get(name) == absent.headers.get(name)
+    assert (empty.status_code, empty.content) == (absent.status_code, absent.content)
+
+
+@pytest.mark.parametrize("install_id", ["x" * 129, "a%00b"])
+def test_an_install_id_has_at_most_128_characters(begun: Release, install_id: str) -> None:
     body = problem(ask(f"ch=stable&os=darwin&install_id={install_id}"), 400, "invalid_request")
     assert [each["pointer"] for each in body["errors"]] == ["/install_id"]
     assert "x" * 129 not in str(body)

@@ -308,6 +308,50 @@ def test_an_unknown_release_is_a_404_that_caches_may_keep_for_a_minute(
     assert response["Cache-Control"] == POINTER_CACHE
 
 
+@pytest.mark.parametrize(
+    ("query", "meant"),
+    [
+        ("os=macos&arch=x64", "darwin-x86_64 (os=darwin&arch=x86_64)"),
+        ("os=macos&arch=aarch64", "darwin-aarch64 (os=darwin&arch=aarch64)"),
+        ("os=macos", "darwin-aarch64 (os=darwin&arch=aarch64)"),
+        ("os=darwin&arch=arm64", "darwin-aarch64 (os=darwin&arch=aarch64)"),
+        ("os=darwin-aarch64", None),
+        ("os=win32&arch=x64", "windows-x86_64 (os=windows&arch=x86_64)"),
+        ("os=windows&arch=amd64", "windows-x86_64 (os=windows&arch=x86_64)"),
+        ("os=Linux&arch=X86_64", "linux-x86_64 (os=linux&arch=x86_64)"),
+        ("os=darwin-aarch64&arch=aarch64", "darwin-aarch64 (os=darwin&arch=aarch64)"),
+        ("os=beos&arch=m68k", None),
+        ("os=linux&arch=x86_64", None),
+        ("os=linux", None),
+    ],
+)
+def test_a_shell_with_another_tools_names_is_told_the_id(
+    served: Release, query: str, meant: str | None
+) -> None:
+    for version in ("", "&current_version=1.0.0"):
+        response = ask(f"ch=stable&{query}{version}")
+        detail = problem(response, 404, "not_found")["detail"]
+        hint = f"; {meant} was probably meant" if meant else ""
+        assert detail == f"There is no release for this channel and platform{hint}."
+        assert response["Cache-Control"] == POINTER_CACHE
+
+
+@pytest.mark.parametrize("share", ["", "%20", "0", "101", "half"])
+def test_a_share_is_a_number_where_it_is_given(pipeline: Pipeline, share: str) -> None:
+    release = pipeline.release("1.0.0")
+    headers = {"Authorization": f"Bearer {SECRET}", "X-Manifest-Signature": release.signature}
+    response = Client().post(
+        f"{PUBLISH}?ch=stable&share={share}",
+        data=release.body,
+        content_type=JSON,
+        secure=True,
+        headers=headers,
+    )
+    body = problem(response, 400, "invalid_request")
+    assert [each["pointer"] for each in body["errors"]] == ["/share"]
+    assert not ShellRelease.objects.exists()
+
+
 def test_a_channel_without_a_release_has_no_update_for_a_shell() -> None:
     """Else a shell would report an error to its person until the first publish."""
     ShellChannel.objects.create(name="beta")

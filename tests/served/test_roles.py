@@ -10,7 +10,7 @@ from accounts.audit import record
 from accounts.models import AuditEvent
 from accounts.pruning import prune_audit_log
 from tests.served.database import Database
-from tests.served.people import BY
+from tests.served.people import BY, add_person
 from tests.served.service import Service, manage
 from tests.tools.owners import SERVICE
 
@@ -24,6 +24,9 @@ from tests.tools.owners import SERVICE
         "ALTER TABLE accounts_user ADD COLUMN door text",
         "ALTER TABLE accounts_auditevent DISABLE TRIGGER ALL",
         "DROP TRIGGER audit_is_append_only ON accounts_auditevent",
+        "DROP TRIGGER change_by_hand_is_audited ON licensing_licence",
+        "ALTER TABLE usage_budget DISABLE TRIGGER row_by_hand_is_audited",
+        "ALTER FUNCTION audit_change_by_hand() RENAME TO something_else",
         (
             "CREATE TRIGGER mine BEFORE UPDATE ON accounts_auditevent FOR EACH ROW "
             "EXECUTE FUNCTION suppress_redundant_updates_trigger()"
@@ -70,6 +73,37 @@ def test_it_prunes_the_audit_log_and_no_event_of_the_last_day(
         assert not AuditEvent.objects.filter(target="long ago").exists()
         assert AuditEvent.objects.filter(action="audit:pruned").exists()
         assert prune_audit_log(by=BY, now=now) == 0
+
+
+def test_what_it_changes_by_hand_is_audited_and_no_setting_hides_it(database: Database) -> None:
+    person = add_person(database)
+    with psycopg.connect(database.service_url) as connection:
+        client = connection.execute(
+            "SELECT client_id FROM accounts_user WHERE id = %s", [person.id]
+        ).fetchone()
+        assert client
+        connection.execute("SELECT set_config('licensing.audited', %s, false)", [str(client[0])])
+        connection.execute(
+            "INSERT INTO usage_budget (client_id, monthly, spent) VALUES (%s, 1, 0)", client
+        )
+        connection.execute(
+            "INSERT INTO usage_override (user_id, is_extra, starts_at, ends_at, reason, daily_tokens)"
+            " VALUES (%s, true, now(), now() + interval '1 day', 'mine', 9)",
+            [person.id],
+        )
+        connection.execute(
+            "UPDATE licensing_licence SET entitlements = '{mine}' WHERE client_id = %s", client
+        )
+    with database.rows():
+        told = AuditEvent.objects.filter(
+            action__endswith="by_hand", target_id__in=[str(client[0]), str(person.id)]
+        )
+        assert {each.action for each in told} == {
+            "client:budget_changed_by_hand",
+            "override:changed_by_hand",
+            "licence:changed_by_hand",
+        }
+        assert {each.actor for each in told} == {f"database role {SERVICE}"}
 
 
 def test_tables_that_later_migrations_make_are_its_to_work_with(database: Database) -> None:

@@ -46,7 +46,7 @@ def listed(console: Browser, **query: str) -> list[Any]:
 def exported(console: Browser, ending: str, **query: str) -> str:
     response = console.get(f"{LIST}export.{ending}", query)
     assert response.status_code == 200
-    return b"".join(response.streaming_content).decode()
+    return b"".join(response.streaming_content).decode("utf-8-sig")
 
 
 def test_events_are_listed_the_newest_first(console: Browser, kept: list[Event]) -> None:

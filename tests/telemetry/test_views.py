@@ -85,6 +85,35 @@ def test_half_a_character_or_a_huge_number_costs_one_event(
     ]
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_what_json_does_not_have_costs_one_event(
+    signed_in: APIClient, fresh: str, number: str
+) -> None:
+    # A gauge without a value (sensebox/openSenseMap-API#190, openenergymonitor/emonhub#45).
+    good, flat, deep = (
+        json.dumps(event(occurred_at=fresh, properties=properties))
+        for properties in ({"a": 1}, {"a": "?"}, {"a": [1, {"b": "?"}]})
+    )
+    events = f"{flat}, {good}, {deep}, {number}".replace('"?"', number)
+    body = f'{{"events": [{events}], "sent_at": {number}}}'
+    response = signed_in.post(ADDRESS, body, content_type="application/json")
+    assert response.status_code == 202, response.content
+    answer = response.json()
+    assert (answer["accepted"], Event.objects.count()) == (1, 1)
+    assert [(each["pointer"], each["code"]) for each in answer["rejected"]] == [
+        ("/events/0/properties/a", "out_of_range"),
+        ("/events/2/properties/a/1/b", "out_of_range"),
+        ("/events/3", "invalid"),
+    ]
+
+
+def test_a_text_that_reads_like_a_number_is_kept(signed_in: APIClient, fresh: str) -> None:
+    given = event(occurred_at=fresh, properties={"said": "NaN, Infinity"})
+    response = signed_in.post(ADDRESS, {"events": [given]}, format="json")
+    assert response.json()["accepted"] == 1
+    assert Event.objects.get().properties == {"said": "NaN, Infinity"}
+
+
 def test_an_id_is_one_whatever_its_letters_and_however_often_it_comes(
     signed_in: APIClient, fresh: str
 ) -> None:
@@ -147,16 +176,17 @@ def test_a_compressed_batch_is_told_what_to_send(signed_in: APIClient, fresh: st
     assert not Event.objects.exists()
 
 
-@pytest.mark.parametrize("body", ["", "[]", "{", '{"events": NaN}'])
+@pytest.mark.parametrize("body", ["", "[]", "{", '{"events": nan}'])
 def test_a_body_that_is_no_object_is_malformed(signed_in: APIClient, body: str) -> None:
     response = signed_in.post(ADDRESS, body, content_type="application/json")
     assert (response.status_code, response.json()["code"]) == (400, "malformed_request")
 
 
 def test_a_request_without_a_list_is_invalid(signed_in: APIClient) -> None:
-    response = signed_in.post(ADDRESS, {"events": "none"}, format="json")
-    assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
-    assert response.json()["errors"][0]["pointer"] == "/events"
+    for body in ('{"events": "none"}', '{"events": NaN}', "{}"):
+        response = signed_in.post(ADDRESS, body, content_type="application/json")
+        assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
+        assert response.json()["errors"][0]["pointer"] == "/events"
 
 
 def test_a_too_large_batch_names_the_limits(signed_in: APIClient, fresh: str) -> None:

@@ -34,7 +34,15 @@ def calls(user: User) -> list[UsageRecord]:
 def exported(console: Browser, ending: str, **query: str) -> str:
     response = console.get(f"{LIST}export.{ending}", query)
     assert response.status_code == 200
-    return b"".join(response.streaming_content).decode()
+    return b"".join(response.streaming_content).decode("utf-8-sig")
+
+
+@pytest.mark.parametrize(("ending", "is_marked"), [("csv", True), ("ndjson", False)])
+def test_a_csv_says_that_it_is_utf_8(console: Browser, ending: str, is_marked: bool) -> None:
+    # Excel reads others in its own encoding (mtotschnig/MyExpenses#1432, enlyze/S7-Project-Explorer#4).
+    content = b"".join(console.get(f"{LIST}export.{ending}").streaming_content)
+    assert content.startswith(b"\xef\xbb\xbf") is is_marked
+    assert content.count(b"\xef\xbb\xbf") == is_marked
 
 
 def test_csv_says_dollars_with_six_decimals(console: Browser, calls: list[UsageRecord]) -> None:

@@ -173,9 +173,12 @@ def own(request: HttpRequest) -> HttpResponse:
 
 
 def _change(request: HttpRequest, user: User, *, now: datetime) -> HttpResponse:
-    """Renames or removes a factor, or ends a session."""
+    """Renames or removes a factor, or ends a session; the last two after a recent proof."""
     given, by = request.POST, actor_of(request)
     back = HttpResponseRedirect(reverse("second_factor:own"))
+    asks = "end" in given or "remove" in given
+    if asks and (refused := admin.site.ask_anew(request)):  # type: ignore[attr-defined]
+        return refused  # type: ignore[no-any-return]
     if "end" in given:
         ended = console_sessions.end(session_id=_uuid(given["end"]), user=user, by=by, now=now)
         said = "The session is ended." if ended else "This session had ended already."
@@ -184,8 +187,6 @@ def _change(request: HttpRequest, user: User, *, now: datetime) -> HttpResponse:
         name = given.get("name", "")
         setting_up.rename(user=user, device_id=given["rename"], name=name, by=by, now=now)
     elif "remove" in given:
-        if refused := admin.site.ask_anew(request):  # type: ignore[attr-defined]
-            return refused  # type: ignore[no-any-return]
         try:
             setting_up.remove(user=user, device_id=given["remove"], by=by, now=now)
         except InvalidRequest as refusal:

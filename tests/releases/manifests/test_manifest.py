@@ -202,6 +202,58 @@ def test_the_first_of_very_many_faults_of_a_kind_are_named() -> None:
     assert max(len(pointer) for pointer, _ in found) == len("/platforms/") + 100
 
 
+# What a shell cannot read, though RFC 3339 or a file system allows it: the true reason, and what to do.
+ADVICE = [
+    ("2016-12-31T23:59:60Z", "even a true leap second: write 59"),
+    ("2017-01-01T00:59:60.5+01:00", "write 59"),
+    ("2026-11-20T12:00:60Z", "write 59"),
+    ("2026-11-20t12:00:00Z", "write T and Z"),
+    ("2026-11-20T12:00:00z", "write T and Z"),
+    ("2016-12-31t23:59:60z", "write T and Z"),
+    ("2026-11-20T12:00:00.1234567891Z", "nine digits"),
+    ("2026-02-30T12:00:00Z", "no such day"),
+    ("2026-11-20T12:00:00", "needs an offset"),
+    ("2026-11-20", "Write it like"),
+]
+
+
+@pytest.mark.parametrize(("date", "advice"), ADVICE)
+def test_the_reason_for_a_date_is_true(date: str, advice: str) -> None:
+    (fault,) = result(document() | {"pub_date": date})  # type: ignore[misc]
+    assert advice in fault.detail
+    assert ("not RFC 3339" in fault.detail) is (advice in {"needs an offset", "Write it like"})
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        # A product's name becomes the file's (gnoviawan/termul#576, Wangnov/Codex-App-Manager#13).
+        ("My Shell.app.tar.gz", "whitespace"),
+        ("My%20Shell.app.tar.gz", "percent_escape"),
+        ("My\u00a0Shell_1.2.3_x64-setup.exe", "whitespace"),
+        ("Shell (beta).app.tar.gz", "whitespace"),
+        ("Übersicht.app.tar.gz", "wrong_name"),
+        ("Shell!.app.tar.gz", "wrong_name"),
+    ],
+)
+def test_a_products_name_that_no_address_may_have_is_told_with_the_way_out(
+    name: str, code: str
+) -> None:
+    changed = document()
+    changed["platforms"]["darwin-aarch64"]["url"] = f"{CDN}/shell/1.2.3/{name}"
+    (fault,) = result(changed)  # type: ignore[misc]
+    assert fault.code == code
+    assert "`productName`" in fault.detail
+    assert "before it is signed" in fault.detail
+
+
+def test_a_missing_file_name_is_not_the_products_fault() -> None:
+    changed = document()
+    changed["platforms"]["darwin-aarch64"]["url"] = f"{CDN}/shell/1.2.3/"
+    (fault,) = result(changed)  # type: ignore[misc]
+    assert "productName" not in fault.detail
+
+
 def test_the_near_miss_stands_in_the_detail() -> None:
     changed = document()
     changed["platforms"]["darwin-universal"] = changed["platforms"].pop("darwin-aarch64")

@@ -346,13 +346,14 @@ def _is_up(stack: Stack) -> bool:
 
 def _fill_in(folder: Path, given: Mapping[str, str], signer: Signer) -> None:
     """Puts values where the examples leave them to the reader."""
-    superuser, owner, service, cache, storage = (secrets.token_hex(16) for _ in range(5))
+    superuser, owner, service, cache, storage, root = (secrets.token_hex(16) for _ in range(6))
     for name, values in {
         "database.env": [superuser, owner],
         "owner.env": [owner],
         "cache.env": [cache],
         "service.env": [service, cache],
-        "storage.env": [storage, storage],
+        "storage.env": [storage],
+        "storage-root.env": [root],
     }.items():
         text = (folder / name).read_text()
         # Without the comments, which have the same sign.
