@@ -37,7 +37,7 @@ DROP TRIGGER change_by_hand_is_audited ON {table};
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("usage", "0029_a_caller_disconnects"),
+        ("usage", "0030_answers_that_were_not_read"),
         ("licensing", "0015_changes_by_hand_have_no_switch"),
     ]
 

@@ -5,7 +5,7 @@ class Migration(migrations.Migration):
     """A column that processes of the release before leave empty."""
 
     dependencies = [
-        ("accounts", "0030_people_are_called_people"),
+        ("accounts", "0031_pruning_needs_no_superuser"),
     ]
 
     operations = [
