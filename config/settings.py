@@ -181,7 +181,8 @@ MIDDLEWARE = [
     "config.middleware.health.HealthMiddleware",
     # Around all that can fail.
     "config.api.handlers.ProblemMiddleware",
-    # Leads to https before anything else is said.
+    # Lead to https before anything else is said.
+    "config.middleware.plain_http.PlainHttpMiddleware",
     "django.middleware.security.SecurityMiddleware",
     # Files are for everybody: no limit counts them.
     "config.middleware.public_files.PublicFilesMiddleware",
