@@ -6,6 +6,7 @@
 from functools import partial
 
 from django.conf import settings
+from django.core.checks import Tags, register
 
 from accounts import hooks
 from config import serving
@@ -17,6 +18,7 @@ from licensing.callers import claims_of, load_caller
 from licensing.models import Brake
 from llmproxy.calls import outbox
 from llmproxy.calls import watch as calls
+from llmproxy.catalogue.unpriced import models_have_prices
 from llmproxy.keys import personal_keys
 from llmproxy.models import Provider
 from releases.models import AppChannel, AppPin, MicroApp
@@ -70,6 +72,7 @@ hooks.register(
         encrypted_columns={Provider: ("api_key",)},
     )
 )
+register(models_have_prices, Tags.database)
 request_log.refused.append(refusal_log.note)
 serving.started.extend((watch.start, refusal_log.start))
 serving.grace_over.append(calls.end_all)
