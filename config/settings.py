@@ -181,8 +181,7 @@ MIDDLEWARE = [
     "config.middleware.health.HealthMiddleware",
     # Around all that can fail.
     "config.api.handlers.ProblemMiddleware",
-    # Lead to https before anything else is said.
-    "config.middleware.plain_http.PlainHttpMiddleware",
+    # Leads to https before anything else is said.
     "django.middleware.security.SecurityMiddleware",
     # Files are for everybody: no limit counts them.
     "config.middleware.public_files.PublicFilesMiddleware",
