@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 # What config/observability/metrics.py needs at most, by 64 KiB.
 SMALL = 64 * 1024
-SIZES = {"histogram": 32, "counter": 4, "gauge_livesum": 1, "gauge_livemin": 1}
+SIZES = {"histogram": 32, "counter": 8, "gauge_livesum": 1, "gauge_livemin": 1}
 # The number of no process: its files have what ended ones have counted.
 ENDED = 0
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
