@@ -203,11 +203,11 @@ def owner_address(local: Path | None = None) -> str:
     reader.add_parser("plain", plain)
     value: str = reader.plain("DATABASE_OWNER_URL", "") or ""
     try:
-        faults = reader.faults().get("DATABASE_OWNER_URL", [])
+        faults: list[Any] = reader.faults().get("DATABASE_OWNER_URL", [])
         if value:
             database_url(value)
     except ValidationError as error:
-        faults = error.messages
+        faults = [*error.messages]
     if faults:
         raise SystemExit(f"DATABASE_OWNER_URL: {' '.join(map(str, faults))}")
     return value
