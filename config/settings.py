@@ -22,11 +22,11 @@ from config.env.values import (
     CDN_PURGE_FORM,
     DIALECT,
     LIMIT_NAME,
-    LONG_KEY,
     MOST_DAYS,
     STRIPE_KEY,
     fernet_keys,
     label,
+    long_key,
     one_line,
     one_line_or_empty,
     one_of,
@@ -57,7 +57,7 @@ CDN_URL: str = env.address("CDN_URL") or "http://invalid"
 _database: dict[str, Any] = env.database_url("DATABASE_URL") or {}
 _replica: dict[str, Any] | None = env.replica_url("REPLICA_URL", "")
 CACHE_URL: str = env.redis_address("CACHE_URL") or ""
-SECRET_KEY: str = env.text("SECRET_KEY", check=LONG_KEY) or ""
+SECRET_KEY: str = env.text("SECRET_KEY", check=long_key) or ""
 ENCRYPTION_KEYS = secret("ENCRYPTION_KEYS", check=fernet_keys)
 _host = urlsplit(BASE_URL).hostname or ""
 # An empty value counts as none: without any host, no request would be answered.

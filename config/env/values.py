@@ -218,6 +218,12 @@ def label(value: str) -> None:
         raise ValidationError(f"Must be at most {LABEL_LENGTH} printable characters.")
 
 
+def long_key(value: str) -> None:
+    """Checks that a key can sign."""
+    NOT_EMPTY(value)
+    LONG_KEY(value)
+
+
 def one_line_or_empty(value: str) -> None:
     """Checks that a name has no line break or other sign that cannot be seen."""
     if not value.isprintable():
