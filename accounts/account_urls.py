@@ -9,5 +9,6 @@ app_name = "account"
 urlpatterns = [
     path("password", OneTimePage.as_view(), name="one-time"),
     path("password/set", PasswordSetPage.as_view(), name="password-set"),
-    re_path(r"^password/(?P<secret>[\w-]{43})$", PasswordPage.as_view(), name="password"),
+    # Also a link that was copied with something more or less: the page says what to do.
+    re_path(r"^password/(?P<secret>[\s\S]+)\Z", PasswordPage.as_view(), name="password"),
 ]

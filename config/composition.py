@@ -6,6 +6,7 @@
 from functools import partial
 
 from django.conf import settings
+from django.core.checks import Tags, register
 
 from accounts import hooks
 from config import serving
@@ -17,6 +18,7 @@ from licensing.callers import claims_of, load_caller
 from licensing.models import Brake
 from llmproxy.calls import outbox
 from llmproxy.calls import watch as calls
+from llmproxy.catalogue.unpriced import models_have_prices
 from llmproxy.keys import personal_keys
 from llmproxy.models import Provider
 from releases.delivery import conditional_writes
@@ -71,6 +73,7 @@ hooks.register(
         encrypted_columns={Provider: ("api_key",)},
     )
 )
+register(models_have_prices, Tags.database)
 request_log.refused.append(refusal_log.note)
 serving.started.extend((watch.start, refusal_log.start))
 serving.first_started.append(conditional_writes.start)

@@ -1,5 +1,6 @@
 """Hosts of addresses: this machine, and those of private networks. No name is looked up."""
 
+import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import urlsplit
 
@@ -9,6 +10,16 @@ PRIVATE_ENDINGS = (
     ".home.arpa", ".svc", ".cluster", ".consul",
     ".nip.io", ".sslip.io", ".xip.io", ".localtest.me", ".lvh.me",
 )  # fmt: skip
+
+LABEL = re.compile(r"(?!-)[\w-]{1,63}(?<!-)")
+
+
+def is_host(host: str) -> bool:
+    """Whether a text can be a host: an address, or a name, whose last label is no number, as in browsers."""
+    if _literal(host):
+        return True
+    labels = host.removesuffix(".").split(".")
+    return all(map(LABEL.fullmatch, labels)) and not labels[-1].isdecimal()
 
 
 def is_loopback(address: str) -> bool:

@@ -9,25 +9,26 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from environs import validate
-
 from accounts.connections import provider_settings
 from config.api.description import description_settings
 from config.db.connections import database
 from config.db.replica import REPLICA, ReplicaConnection
-from config.env import plain_connections
-from config.env.addresses import address_or_empty, certificates, redis_address, sentry_dsn
+from config.env import plain_connections, ports
+from config.env.addresses import address_or_empty, certificates, sentry_dsn, webhook_or_empty
 from config.env.reading import env, seal
-from config.env.secret_files import NOT_EMPTY, secret
+from config.env.secret_files import secret
 from config.env.values import (
+    API_KEY,
     CDN_PURGE_FORM,
-    DAYS,
-    HEADER_VALUE,
+    DIALECT,
     LIMIT_NAME,
-    LONG_KEY,
-    POSITIVE,
+    MOST_DAYS,
+    STRIPE_KEY,
     fernet_keys,
     label,
+    long_key,
+    one_line,
+    one_line_or_empty,
     one_of,
     publish_secrets,
     sender,
@@ -42,56 +43,56 @@ VERSION = "0.1.0"
 
 # --- Set by operators -------------------------------------------------------------------------------
 
-HOST: str = env.str("HOST", "") or "127.0.0.1"
-PORT: int | None = env.int("PORT", 8000, validate=validate.Range(min=0, max=65535))
+HOST: str = env.host("HOST", "") or "127.0.0.1"
+PORT: int = env.whole("PORT", 8000, least=0, most=65_535) or 0
 # None is one per core.
-WEB_WORKERS: int | None = env.int("WEB_WORKERS", None, validate=validate.Range(min=0))
-METRICS_PORT: int | None = env.int("METRICS_PORT", None, validate=POSITIVE)
-WORKER_METRICS_PORT: int | None = env.int("WORKER_METRICS_PORT", None, validate=POSITIVE)
-DRAIN_SECONDS: float = env.float("DRAIN_SECONDS", 2, validate=validate.Range(min=0, max=60))
+WEB_WORKERS: int | None = env.whole("WEB_WORKERS", None, least=0, most=4096)
+METRICS_PORT: int | None = env.whole("METRICS_PORT", None, least=1, most=65_535)
+WORKER_METRICS_PORT: int | None = env.whole("WORKER_METRICS_PORT", None, least=1, most=65_535)
+DRAIN_SECONDS: float = env.number("DRAIN_SECONDS", 2.0, most=60.0) or 0.0
 # Shown on every page of the console. Empty: nothing.
-ENVIRONMENT_NAME: str = env.str("ENVIRONMENT_NAME", "", validate=label) or ""
-BASE_URL: str = env.address("BASE_URL") or "http://invalid"
+ENVIRONMENT_NAME: str = env.text("ENVIRONMENT_NAME", "", check=label) or ""
+BASE_URL: str = env.own_address("BASE_URL") or "http://invalid"
 CDN_URL: str = env.address("CDN_URL") or "http://invalid"
 _database: dict[str, Any] = env.database_url("DATABASE_URL") or {}
 _replica: dict[str, Any] | None = env.replica_url("REPLICA_URL", "")
-CACHE_URL: str = env.str("CACHE_URL", validate=redis_address) or ""
+CACHE_URL: str = env.redis_address("CACHE_URL") or ""
 PLAIN_CONNECTIONS: frozenset[str] = env.plain_connections("PLAIN_CONNECTIONS", "") or frozenset()
-SECRET_KEY: str = env.str("SECRET_KEY", validate=[NOT_EMPTY, LONG_KEY]) or ""
+SECRET_KEY: str = env.text("SECRET_KEY", check=long_key) or ""
 ENCRYPTION_KEYS = secret("ENCRYPTION_KEYS", check=fernet_keys)
 _host = urlsplit(BASE_URL).hostname or ""
 # An empty value counts as none: without any host, no request would be answered.
-ALLOWED_HOSTS: list[str] = env.words("ALLOWED_HOSTS", _host) or [_host]
+ALLOWED_HOSTS: list[str] = env.allowed_hosts("ALLOWED_HOSTS", _host) or [_host]
 TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES", "")
 CORS_ALLOWED_ORIGINS: list[str] = env.origins("CORS_ORIGINS", "")
 
 # The dialect of the provider called default.
-LLM_PROVIDER: str = env.str("LLM_PROVIDER", validate=validate.OneOf(("openai", "anthropic"))) or ""
+LLM_PROVIDER: str = env.text("LLM_PROVIDER", check=DIALECT) or ""
 LLM_BASE_URL: str = env.address("LLM_BASE_URL") or ""
-LLM_API_KEY = secret("LLM_API_KEY", check=HEADER_VALUE)
+LLM_API_KEY = secret("LLM_API_KEY", check=API_KEY)
 # Empty: the public authorities.
-LLM_CA_BUNDLE: str = env.str("LLM_CA_BUNDLE", "", validate=certificates) or ""
-LLM_DEFAULT_MODEL: str = env.str("LLM_DEFAULT_MODEL", validate=NOT_EMPTY) or ""
-LLM_MEMBERS: str = env.str("LLM_MEMBERS", "", validate=one_of("listed", "all")) or "listed"
-LLM_FETCHES: str = env.str("LLM_FETCHES", "", validate=one_of("yes", "no")) or ""
-LLM_LIMIT_NAME: str = env.str("LLM_LIMIT_NAME", "", validate=LIMIT_NAME) or ""
-LLM_CONNECT_TIMEOUT: float = env.float("LLM_CONNECT_TIMEOUT", 5.0, validate=POSITIVE)
+LLM_CA_BUNDLE: str = env.text("LLM_CA_BUNDLE", "", check=certificates) or ""
+LLM_DEFAULT_MODEL: str = env.text("LLM_DEFAULT_MODEL", check=one_line) or ""
+LLM_MEMBERS: str = env.text("LLM_MEMBERS", "", check=one_of("listed", "all")) or "listed"
+LLM_FETCHES: str = env.text("LLM_FETCHES", "", check=one_of("yes", "no")) or ""
+LLM_LIMIT_NAME: str = env.text("LLM_LIMIT_NAME", "", check=LIMIT_NAME) or ""
+LLM_CONNECT_TIMEOUT: float = env.number("LLM_CONNECT_TIMEOUT", 5.0, above=True)
 # None: as long as any other silence.
-LLM_FIRST_BYTE_TIMEOUT: float | None = env.float("LLM_FIRST_BYTE_TIMEOUT", None, validate=POSITIVE)
-LLM_READ_TIMEOUT: float = env.float("LLM_READ_TIMEOUT", 60.0, validate=POSITIVE)
-LLM_KEEPALIVE_SECONDS: float = env.float("LLM_KEEPALIVE_SECONDS", 10.0, validate=POSITIVE)
-LLM_MAX_SECONDS: float = env.float("LLM_MAX_SECONDS", 600.0, validate=POSITIVE)
+LLM_FIRST_BYTE_TIMEOUT: float | None = env.number("LLM_FIRST_BYTE_TIMEOUT", None, above=True)
+LLM_READ_TIMEOUT: float = env.number("LLM_READ_TIMEOUT", 60.0, above=True)
+LLM_KEEPALIVE_SECONDS: float = env.number("LLM_KEEPALIVE_SECONDS", 10.0, above=True)
+LLM_MAX_SECONDS: float = env.number("LLM_MAX_SECONDS", 600.0, above=True)
 # Charged for each second of silence of a call that was cut without a report.
-LLM_UNSEEN_TOKENS_PER_SECOND: float = env.float(
-    "LLM_UNSEEN_TOKENS_PER_SECOND", 100.0, validate=validate.Range(min=0)
+LLM_UNSEEN_TOKENS_PER_SECOND: float = env.number(
+    "LLM_UNSEEN_TOKENS_PER_SECOND", 100.0, most=1_000_000.0
 )
 
 OPERATOR_SECOND_FACTOR: bool = env.second_factor("OPERATOR_SECOND_FACTOR", address=BASE_URL)
 SESSION_DAYS: int | None = env.days_or_none("SESSION_DAYS", "180")
 # Empty: access tokens name no audience. A verifier that expects none refuses a token that names one.
-TOKEN_AUDIENCE: str = env.str("TOKEN_AUDIENCE", "") or ""
-REFRESH_RACE_SECONDS: float = env.float("REFRESH_RACE_SECONDS", 0.0, validate=validate.Range(min=0))
-AUDIT_RETENTION_DAYS: int = env.int("AUDIT_RETENTION_DAYS", 90, validate=DAYS) or 90
+TOKEN_AUDIENCE: str = env.text("TOKEN_AUDIENCE", "", check=one_line_or_empty) or ""
+REFRESH_RACE_SECONDS: float = env.number("REFRESH_RACE_SECONDS", 0.0)
+AUDIT_RETENTION_DAYS: int = env.whole("AUDIT_RETENTION_DAYS", 90, least=1, most=MOST_DAYS) or 90
 # None: the audit log stays in the database.
 AUDIT_SYSLOG_URL: Receiver | None = env.syslog_url("AUDIT_SYSLOG_URL", "")
 RATE_LIMITS: dict[str, str] = env.rates("RATE_LIMITS", "")
@@ -99,8 +100,8 @@ RATE_LIMIT_NETWORKS = env.network_factors("RATE_LIMIT_NETWORKS", "")
 
 PUBLISH_SECRETS = secret("PUBLISH_SECRETS", default="", check=publish_secrets)
 # Exactly as in tokens, with a trailing slash if they have one.
-PUBLISH_OIDC_ISSUER: str = env.str("PUBLISH_OIDC_ISSUER", "", validate=address_or_empty) or ""
-PUBLISH_OIDC_AUDIENCE: str = env.str("PUBLISH_OIDC_AUDIENCE", "") or ""
+PUBLISH_OIDC_ISSUER: str = env.text("PUBLISH_OIDC_ISSUER", "", check=address_or_empty) or ""
+PUBLISH_OIDC_AUDIENCE: str = env.text("PUBLISH_OIDC_AUDIENCE", "", check=one_line_or_empty) or ""
 PUBLISH_OIDC_CLAIMS: dict[str, str] = env.claims("PUBLISH_OIDC_CLAIMS", "") or {}
 PUBLISH_PLATFORMS: list[str] = env.words("PUBLISH_PLATFORMS", "darwin-aarch64,windows-x86_64") or []
 # The 42 bytes of a minisign public key.
@@ -108,23 +109,25 @@ UPDATE_PUBLIC_KEY: bytes | None = env.minisign_key("UPDATE_PUBLIC_KEY", "")
 APPS_PUBLIC_KEY: bytes | None = env.minisign_key("APPS_PUBLIC_KEY", "")
 _nowhere = {"kind": "file", "path": "/nonexistent"}
 STORAGE_URL: dict[str, str] = env.storage_url("STORAGE_URL") or _nowhere
-CDN_PURGE: str = env.str("CDN_PURGE", "", validate=CDN_PURGE_FORM)
-STRIPE_API_KEY = secret("STRIPE_API_KEY", default="")
-STRIPE_API_BASE: str = env.str("STRIPE_API_BASE", "", validate=address_or_empty) or ""
+CDN_PURGE: str = env.text("CDN_PURGE", "", check=CDN_PURGE_FORM)
+STRIPE_API_KEY = secret("STRIPE_API_KEY", default="", check=STRIPE_KEY)
+STRIPE_API_BASE: str = env.text("STRIPE_API_BASE", "", check=address_or_empty) or ""
 # Empty: every subscription of a customer pays for the licence.
 STRIPE_PRODUCTS: list[str] = env.stripe_products("STRIPE_PRODUCTS", "") or []
-GRACE_DAYS: int = env.int("GRACE_DAYS", 14, validate=DAYS) or 14
+GRACE_DAYS: int = env.whole("GRACE_DAYS", 14, least=1, most=MOST_DAYS) or 14
 # Third parties that people can connect.
 OAUTH_PROVIDERS = secret("OAUTH_PROVIDERS", default="", check=provider_settings.read)
 _email: dict[str, Any] = env.email_url("EMAIL_URL") or {}
-DEFAULT_FROM_EMAIL: str = env.str("DEFAULT_FROM_EMAIL", validate=sender) or ""
+DEFAULT_FROM_EMAIL: str = env.text("DEFAULT_FROM_EMAIL", check=sender) or ""
 OPERATOR_EMAILS: list[str] = env.emails("OPERATOR_EMAILS") or []
-ALERT_WEBHOOK_URL = secret("ALERT_WEBHOOK_URL", default="", check=address_or_empty)
+ALERT_WEBHOOK_URL = secret("ALERT_WEBHOOK_URL", default="", check=webhook_or_empty)
 NIGHTLY_AT: time | None = env.time_of_day("NIGHTLY_AT", "02:30")
-TELEMETRY_RETENTION_DAYS: int = env.int("TELEMETRY_RETENTION_DAYS", 90, validate=DAYS) or 90
-TELEMETRY_DAILY_MB: int = env.int("TELEMETRY_DAILY_MB", 2048, validate=POSITIVE) or 2048
-SENTRY_DSN: str = env.str("SENTRY_DSN", "", validate=sentry_dsn)
-OTLP_ENDPOINT: str = env.str("OTEL_EXPORTER_OTLP_ENDPOINT", "", validate=address_or_empty)
+TELEMETRY_RETENTION_DAYS: int = (
+    env.whole("TELEMETRY_RETENTION_DAYS", 90, least=1, most=MOST_DAYS) or 90
+)
+TELEMETRY_DAILY_MB: int = env.whole("TELEMETRY_DAILY_MB", 2048, least=1, most=1_000_000_000) or 2048
+SENTRY_DSN: str = env.text("SENTRY_DSN", "", check=sentry_dsn)
+OTLP_ENDPOINT: str = env.text("OTEL_EXPORTER_OTLP_ENDPOINT", "", check=address_or_empty)
 
 _combined: dict[str, str] = {
     **issuer_settings.faults(
@@ -134,6 +137,7 @@ _combined: dict[str, str] = {
     **plain_connections.faults(
         {"DATABASE_URL": _database, "REPLICA_URL": _replica}, CACHE_URL, allowed=PLAIN_CONNECTIONS
     ),
+    **ports.faults(host=HOST, port=PORT, web=METRICS_PORT, worker=WORKER_METRICS_PORT),
 }
 if APPS_PUBLIC_KEY and APPS_PUBLIC_KEY == UPDATE_PUBLIC_KEY:
     # Signers of apps must not be able to sign a shell.
@@ -374,7 +378,7 @@ EMAIL_HOST_USER = _email.get("EMAIL_HOST_USER") or ""
 EMAIL_HOST_PASSWORD = _email.get("EMAIL_HOST_PASSWORD") or ""
 EMAIL_USE_TLS: bool = _email.get("EMAIL_USE_TLS", False)
 EMAIL_USE_SSL: bool = _email.get("EMAIL_USE_SSL", False)
-EMAIL_TIMEOUT = 20
+EMAIL_TIMEOUT = _email.get("EMAIL_TIMEOUT") or 20
 
 LOGGING = {
     "version": 1,

@@ -120,7 +120,8 @@ def check_day(reading: Reading) -> None:
 
 def check_reserved(reading: Reading) -> None:
     """Raises ``CapReserved`` while running calls hold what a call needs."""
-    if any(share.is_full for share in reading.shares):
+    # No running call holds anything of a share that is spent already.
+    if any(share.is_full and not share.is_spent for share in reading.shares):
         raise reserved_for_now(reading)
 
 

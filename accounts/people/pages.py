@@ -14,7 +14,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from accounts.models import PasswordLink
 from accounts.people.one_time_passwords import find_one_time
-from accounts.people.password_links import LinkSpent, find_link, use_link
+from accounts.people.password_links import LinkSpent, find_link, signs_of, use_link
 from accounts.sessions.sign_in import MAX_PASSWORD
 from config.api.problems import InvalidRequest
 from config.console.actions import show_refusal
@@ -102,7 +102,7 @@ class PasswordPage(AccountPage):
 
     def get(self, request: HttpRequest, secret: str) -> HttpResponse:
         try:
-            link = find_link(secret, now=timezone.now())
+            link = find_link(signs_of(secret), now=timezone.now())
         except LinkSpent:
             return _spent(request)
         return _page(request, link, PasswordForm())
@@ -110,6 +110,7 @@ class PasswordPage(AccountPage):
     def post(self, request: HttpRequest, secret: str) -> HttpResponse:
         now = timezone.now()
         form = PasswordForm(request.POST)
+        secret = signs_of(secret)
         try:
             link = find_link(secret, now=now)
             return _set_password(request, form, secret, now=now) or _page(request, link, form)

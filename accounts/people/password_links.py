@@ -33,6 +33,8 @@ LIFETIMES = {
     PasswordLink.Kind.INVITATION: timedelta(hours=72),
     PasswordLink.Kind.ONE_TIME: timedelta(hours=24),
 }
+# The second in base64url.
+SECRET_BYTES, SECRET_SIGNS = 32, 43
 HOW: Mapping[str, str] = {
     PasswordLink.Kind.RESET: "a mailed link (reset)",
     PasswordLink.Kind.INVITATION: "a mailed link (invitation)",
@@ -153,7 +155,7 @@ def send_link(
     A link is good once its mail is accepted, so that one of a try that failed, or whose worker died, neither voids an
     older one that did arrive nor counts against the next try.
     """
-    secret = secrets.token_urlsafe(32)
+    secret = secrets.token_urlsafe(SECRET_BYTES)
     link = _make(user_id=user_id, kind=kind, secret=secret, stranger=stranger, again=again, now=now)
     if link is None:
         return False
@@ -165,6 +167,11 @@ def send_link(
         raise
     PasswordLink.objects.filter(pk=link.pk).update(used_at=None)
     return True
+
+
+def signs_of(copied: str) -> str:
+    """The secret of a link as somebody copied it: what follows its 43 signs, such as a full stop, is no part of it."""
+    return copied[:SECRET_SIGNS]
 
 
 def find_link(presented: str, *, now: datetime) -> PasswordLink:

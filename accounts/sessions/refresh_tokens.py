@@ -28,7 +28,11 @@ class RefreshSecret:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """The token in ``text``, or None. The encoding must be canonical: 43 characters carry two spare bits."""
+        """The token in ``text``, or None. The encoding must be canonical: 43 characters carry two spare bits.
+
+        Blanks and line breaks around it, as a file or a terminal adds them, are no part of it.
+        """
+        text = text.strip()
         if len(text) != TEXT_LENGTH:
             return None
         try:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from django.conf import settings
 from django.contrib import admin
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
@@ -33,7 +34,8 @@ CHALLENGE = 'Bearer realm="shell"'
 TOKEN_REFUSED = frozenset({"invalid_access_token", "access_token_expired", "access_revoked"})
 CONSOLE = "/admin/"
 PAGES = (CONSOLE, "/account/")
-MODEL_CALLS = "/v1/llm/"
+API, MODEL_CALLS = "/v1/", "/v1/llm/"
+MOVED, MOVED_AS_IT_IS = 301, 308
 # Where SDKs ask that have another base address than that of model calls.
 ASTRAY = re.compile(
     r"(?:/(?:api|openai|llm|v1))*/(?:chat|completions|responses|embeddings|messages|models)(?:/|$)"
@@ -190,6 +192,24 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     return answer(request, PermissionRefused("This form has expired. Please load the page again."))
 
 
+class PlainHttp(PermissionRefused):
+    """A redirect would hide that a program's secrets are sent in clear."""
+
+    default_detail = (
+        "This service answers over https alone. A password, token or key that came with this request was sent in "
+        "clear: use the https address, and replace it."
+    )
+
+
+def _led_to_https(request: HttpRequest, redirect: HttpResponseBase) -> HttpResponseBase:
+    """Refuses a call of the API, and has a form sent again as it was: clients repeat a 301 as GET."""
+    if request.path_info.startswith(API):
+        return render(request, PlainHttp())
+    if request.method not in {"GET", "HEAD"}:
+        redirect.status_code = MOVED_AS_IT_IS
+    return redirect
+
+
 class ProblemMiddleware:
     """Renders errors of plain Django views, middleware and libraries as problems."""
 
@@ -198,6 +218,12 @@ class ProblemMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
+        if (
+            response.status_code == MOVED
+            and settings.SECURE_SSL_REDIRECT
+            and not request.is_secure()
+        ):
+            return _led_to_https(request, response)
         kind = BY_STATUS.get(response.status_code)
         if kind is None or response.streaming or _on_a_page(request) or not _is_prose(response):
             return response

@@ -7,16 +7,16 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from ssl import create_default_context
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
 import dj_database_url
-import dj_email_url
-from environs import FileAwareEnv, ValidationError
+from environs import ValidationError
 
 from config.env import plain_connections
-from config.env.reading import parser
+from config.env.parameters import ESCAPED, database_parameters, parameters
+from config.env.reading import Environment, parser, plain
 from config.env.values import pairs, words
-from config.hosts import is_loopback
+from config.hosts import is_host, is_loopback
 from config.observability.syslog import PORTS, Receiver
 from config.ratelimits import servers
 
@@ -28,28 +28,108 @@ ORIGIN = re.compile(r"file://|[a-z][a-z0-9+.-]*://[^/?#@*\s]+", re.IGNORECASE)
 # The IPv6 network of IPv4 addresses.
 MAPPED = IPv6Network("::ffff:0:0/96")
 
+FOLDER = re.compile(r"file:///[^?#]*", re.IGNORECASE)
+BUCKET = re.compile(r"[A-Za-z0-9._-]+")
+# The usual port of each kind of mail server.
+SUBMISSION_PORT = 587
+MAIL = {"smtp": 25, "smtps": 465, "submission": SUBMISSION_PORT, "submit": SUBMISSION_PORT}
+STARTTLS_PORTS = {25, SUBMISSION_PORT}
+FILES_OF_MAIL = "django.core.mail.backends.filebased.EmailBackend"
+ON, OFF = {"1", "y", "yes", "t", "true", "on"}, {"", "0", "n", "no", "f", "false", "off"}
+SECONDS = re.compile(r"[1-9]\d{0,3}", re.ASCII)
+
 
 def _split(value: str) -> SplitResult:
+    """The parts of an address, which has no line break: the library would drop it."""
     try:
-        return urlsplit(value)
+        parts = urlsplit(value)
     except ValueError:
-        raise ValidationError("Not an address.") from None
+        parts = None
+    if parts is None or not value.isprintable():
+        raise ValidationError(f"Not an address. {ESCAPED}")
+    return parts
+
+
+def _is_server(parts: SplitResult) -> bool:
+    """Whether an address has a host and, if any, a port that can be ones, and nothing that cannot be part of it."""
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    whole = urlunsplit(parts)
+    return (
+        bool(parts.hostname)
+        and is_host(parts.hostname or "")
+        and port != 0
+        and not {"#", " "} & {*whole}
+    )
+
+
+@parser
+def host(value: str) -> str:
+    """An address or name to listen at; brackets of IPv6 are no part of it."""
+    bare = value[1:-1] if value.startswith("[") and value.endswith("]") else value
+    if bare and not is_host(bare):
+        raise ValidationError(
+            "Must be an IP address or a name, without scheme and port: 127.0.0.1, 0.0.0.0, ::1."
+        )
+    return bare
+
+
+@parser
+def allowed_hosts(value: str) -> list[str]:
+    """``shell.example.com,.example.com,[::1]``: names as a browser sends them, or ``*`` for any."""
+    hosts: list[str] = words(value)
+    for each in hosts:
+        bare = each[1:-1] if each.startswith("[") else each.removeprefix(".")
+        if each != "*" and not (
+            each.isascii() and is_host(bare) and (":" in bare) == ("[" in each)
+        ):
+            raise ValidationError(
+                "Must be names without scheme, port and path, IPv6 addresses in [], and other letters as xn--…."
+            )
+    return hosts
 
 
 @parser
 def address(value: str) -> str:
-    """An absolute http(s) address, without a trailing slash."""
+    """An absolute http(s) address, without a trailing slash. A scheme has no case."""
+    parts = _web(value)
+    parameters(parts.query)
+    return urlunsplit(parts).rstrip("/")
+
+
+@parser
+def own_address(value: str) -> str:
+    """The address of this service, whose host is written as browsers send it."""
+    parts = _split(address(value))
+    if not (parts.hostname or "").isascii() or parts.username is not None:
+        raise ValidationError(
+            "Must be https://host, with other letters of the host as xn--…, and no user before it."
+        )
+    return urlunsplit(parts)
+
+
+def _web(value: str) -> SplitResult:
     parts = _split(value)
-    if parts.scheme not in WEB or not parts.hostname:
-        raise ValidationError("Must be an absolute http(s) address.")
+    if parts.scheme not in WEB or not _is_server(parts) or parts.path.startswith("//"):
+        raise ValidationError(
+            "Must be an absolute http(s) address, as in https://host or https://host/path."
+        )
     _refuse_insecure(value)
-    return value.rstrip("/")
+    return parts
 
 
 def address_or_empty(value: str) -> None:
     """Checks that an address, if there is one, is an absolute http(s) address."""
     if value:
         address(value)
+
+
+def webhook_or_empty(value: str) -> None:
+    """Checks an address that may have any parameters, such as the key of a chat's webhook."""
+    if value:
+        _web(value)
 
 
 def _refuse_insecure(address: str) -> None:
@@ -110,6 +190,7 @@ def database_url(value: str) -> dict[str, Any]:
         raise ValidationError("Not a database address.") from None
     if config.get("ENGINE") != "django.db.backends.postgresql":
         raise ValidationError("Must be postgresql://…; no other database is supported.")
+    database_parameters(parts.query)
     return {**config, **_options(parts.query, config.get("OPTIONS", {}))}
 
 
@@ -136,48 +217,54 @@ def owner_address(local: Path | None = None) -> str:
 
     ``local``: the file of a local run. Its owner does not own the tables of another ``DATABASE_URL``.
     """
-    reader = FileAwareEnv(strip_whitespace=True)
+    reader = Environment()
     if local is not None and {"DATABASE_URL", "DATABASE_URL_FILE"}.isdisjoint(os.environ):
         reader.read_env(local, recurse=False)
-    wrong: Mapping[str, str] = {}
+    reader.add_parser("plain", plain)
+    value: str = reader.plain("DATABASE_OWNER_URL", "") or ""
+    allowed: str = reader.plain("PLAIN_CONNECTIONS", "") or ""
     try:
-        value = reader.str("DATABASE_OWNER_URL", "")
+        faults: list[Any] = reader.faults().get("DATABASE_OWNER_URL", [])
         if value:
-            allowed = plain_connections.plain_connections(reader.str("PLAIN_CONNECTIONS", ""))
             owner = {"DATABASE_OWNER_URL": database_url(value)}
-            wrong = plain_connections.faults(owner, "", allowed=allowed)
-    except ValidationError as fault:
-        raise SystemExit(f"DATABASE_OWNER_URL: {fault.messages[0]}") from None
-    except (OSError, ValueError):
-        raise SystemExit(
-            "DATABASE_OWNER_URL must be postgresql://…, or a file with that."
-        ) from None
-    for name, sentence in wrong.items():
-        raise SystemExit(f"{name}: {sentence}")
+            known = plain_connections.plain_connections(allowed)
+            faults += plain_connections.faults(owner, "", allowed=known).values()
+    except ValidationError as error:
+        faults = [*error.messages]
+    if faults:
+        raise SystemExit(f"DATABASE_OWNER_URL: {' '.join(map(str, faults))}")
     return value
 
 
-def redis_address(value: str) -> None:
-    """Checks the address of a Redis, which may be empty."""
+@parser
+def redis_address(value: str) -> str:
+    """The address of a Redis, which may be empty. A scheme has no case."""
+    scheme, colon, rest = value.partition(":")
+    normal = f"{scheme.lower()}{colon}{rest}"
     try:
         if value:
-            servers.check(value)
+            servers.check(normal)
     except ValueError:
         raise ValidationError(
-            "Must be redis://…, rediss://…, unix://…, redis+sentinel://host,host/service or "
-            "redis+cluster://host,host, or empty."
+            "Must be redis://host:port/number, rediss://…, unix:///path, redis+sentinel://host,host/service or "
+            "redis+cluster://host,host, or empty. After `?` there may be options of the client for that scheme "
+            f"(db, ssl_ca_certs, ssl_cert_reqs, …), and for sentinels and clusters none. {ESCAPED}"
         ) from None
+    return normal
 
 
 @parser
 def storage_url(value: str) -> dict[str, str]:
     """``file:///path`` or ``s3://bucket[/prefix]?endpoint=…&region=…``, as the parts that matter."""
     parts = _split(value)
-    if parts.scheme == "file" and not parts.netloc and parts.path.startswith("/"):
+    if parts.scheme == "file" and FOLDER.fullmatch(value):
         return {"kind": "file", "path": unquote(parts.path)}
-    options = dict(parse_qsl(parts.query))
-    if parts.scheme != "s3" or not parts.netloc or options.keys() - {"endpoint", "region"}:
-        raise ValidationError("Must be file:///path or s3://bucket[/prefix]?endpoint=…&region=….")
+    options = parameters(parts.query, "endpoint", "region")
+    if parts.scheme != "s3" or not BUCKET.fullmatch(parts.netloc) or "#" in value:
+        raise ValidationError(
+            "Must be file:///path or s3://bucket[/prefix]?endpoint=…&region=…; credentials are AWS_ACCESS_KEY_ID "
+            "and AWS_SECRET_ACCESS_KEY."
+        )
     if endpoint := options.get("endpoint"):
         address(endpoint)
     return {"kind": "s3", "bucket": parts.netloc, "prefix": parts.path.strip("/"), **options}
@@ -216,16 +303,47 @@ def sentry_dsn(value: str) -> None:
 
 @parser
 def email_url(value: str) -> dict[str, Any]:
-    """``smtp://…``, ``submission://…`` or ``file:///path`` as Django's EMAIL_* settings."""
-    try:
-        config = dict(dj_email_url.parse(value))
-    except Exception:  # noqa: BLE001 - the library's errors repeat the address with its password
-        raise ValidationError("Not a mail address of the form smtp://… or file:///….") from None
-    if "EMAIL_BACKEND" not in config:
-        raise ValidationError("Must be smtp://…, submission://… or file:///….")
-    # The library drops the first slash of a path.
-    config["EMAIL_FILE_PATH"] = "/" + unquote(config["EMAIL_FILE_PATH"]).lstrip("/")
-    return config
+    """``smtp://…``, ``smtps://…``, ``submission://…`` or ``file:///path`` as Django's EMAIL_* settings."""
+    parts = _split(value)
+    if parts.scheme == "file" and FOLDER.fullmatch(value):
+        return {"EMAIL_BACKEND": FILES_OF_MAIL, "EMAIL_FILE_PATH": unquote(parts.path)}
+    is_server = _is_server(parts) or value.lower() in {"smtp:", "smtp://"}
+    # What would be a path is the rest of a password with a slash.
+    if parts.scheme not in MAIL or not is_server or parts.path.strip("/"):
+        raise ValidationError(
+            "Must be smtp://user:password@host:port, smtps://…, submission://… or file:///path. "
+            f"{ESCAPED}"
+        )
+    if parts.scheme == "smtps" and parts.port in STARTTLS_PORTS:
+        raise ValidationError(
+            "smtps:// is TLS from the first byte, at port 465; STARTTLS at 587 is submission://."
+        )
+    return _mail_server(parts)
+
+
+def _mail_server(parts: SplitResult) -> dict[str, Any]:
+    """The settings of a mail server. ``smtps`` is TLS from the first byte (RFC 8314), ``submission`` STARTTLS."""
+    given = {
+        name: told.lower()
+        for name, told in parameters(parts.query, "ssl", "tls", "timeout").items()
+    }
+    switches, seconds = {given.get("ssl", ""), given.get("tls", "")}, given.get("timeout", "20")
+    if not switches <= ON | OFF or not SECONDS.fullmatch(seconds):
+        raise ValidationError(
+            "ssl=true is TLS from the first byte, tls=true STARTTLS; timeout is a number of seconds."
+        )
+    at_once = parts.scheme == "smtps" or given.get("ssl") in ON
+    upgraded = not at_once and (MAIL[parts.scheme] == SUBMISSION_PORT or given.get("tls") in ON)
+    return {
+        "EMAIL_BACKEND": "django.core.mail.backends.smtp.EmailBackend",
+        "EMAIL_HOST": parts.hostname or "localhost",
+        "EMAIL_PORT": parts.port or (MAIL["smtps"] if at_once else MAIL[parts.scheme]),
+        "EMAIL_HOST_USER": unquote(parts.username or ""),
+        "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
+        "EMAIL_USE_SSL": at_once,
+        "EMAIL_USE_TLS": upgraded,
+        "EMAIL_TIMEOUT": int(seconds),
+    }
 
 
 def certificates(value: str) -> None:

@@ -1,18 +1,41 @@
 """The environment, read once at start by typed readers that fail loudly.
 
-Every variable can be given as ``NAME_FILE`` instead: the name of a file that holds the value. :func:`seal` reports all
-faults together, so that an operator mends them in one go; no report repeats a value.
+Every variable can be given as ``NAME_FILE`` instead: the name of a file that holds the value. A value that cannot work
+ends the start, and its sentence says how to write it. :func:`seal` reports all faults together, so that an operator
+mends them in one go; no report repeats a value.
 """
 
+import os
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any, TypeVar, cast
 
-from environs import EnvValidationError, FileAwareEnv
+from environs import EnvValidationError, FileAwareEnv, ValidationError
 
 Parse = TypeVar("Parse", bound=Callable[..., Any])
 
+# What a shell takes away and a file of `docker --env-file` keeps; also what word processors write.
+QUOTES = {
+    '"': '"',
+    "'": "'",
+    "`": "`",
+    "\N{LEFT DOUBLE QUOTATION MARK}": "\N{RIGHT DOUBLE QUOTATION MARK}",
+    "\N{LEFT SINGLE QUOTATION MARK}": "\N{RIGHT SINGLE QUOTATION MARK}",
+}
+BYTE_ORDER_MARK = "\ufeff"
 
-class _Environment:
+
+def plain(value: str) -> str:
+    """A value without what surrounds it: blanks and line breaks are no part of it, and quotes are refused."""
+    bare = value.strip().removeprefix(BYTE_ORDER_MARK).strip()
+    if len(bare) > 1 and QUOTES.get(bare[0]) == bare[-1]:
+        raise ValidationError(
+            "Must be written without the quotes around it, which `docker --env-file` keeps."
+        )
+    return bare
+
+
+class Environment:
     """The library's reader, which reports a file that cannot be read with all other faults."""
 
     def __init__(self) -> None:
@@ -22,6 +45,9 @@ class _Environment:
 
     def __getattr__(self, parser: str) -> Callable[..., Any]:
         def read(name: str, *args: Any, **kwargs: Any) -> Any:
+            if os.environ.get(name) and os.environ.get(f"{name}_FILE"):
+                self._faults[name] = [f"Must be given once: {name} or {name}_FILE."]
+                return None
             try:
                 return getattr(self._reader, parser)(name, *args, **kwargs)
             except (OSError, ValueError):
@@ -38,7 +64,7 @@ class _Environment:
         return self._faults
 
 
-env = _Environment()
+env = Environment()
 
 
 def seal(combined: Mapping[str, str]) -> None:
@@ -58,5 +84,18 @@ def seal(combined: Mapping[str, str]) -> None:
 
 def parser(parse: Parse) -> Parse:
     """Registers ``env.<its name>``: a parser whose errors name the expected form and never the given value."""
-    env.add_parser(parse.__name__, parse)
+
+    @wraps(parse)
+    def of_given(value: Any, **kwargs: Any) -> Any:
+        return parse(plain(value) if isinstance(value, str) else value, **kwargs)
+
+    env.add_parser(parse.__name__, of_given)
     return parse
+
+
+@parser
+def text(value: str, *, check: Callable[[str], Any] | None = None) -> str:
+    """A text as it stands, once ``check`` takes it. An absent one is the default, which nothing checks."""
+    if check and isinstance(value, str):
+        check(value)
+    return value

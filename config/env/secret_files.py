@@ -9,7 +9,7 @@ from typing import Any
 
 from environs import ValidationError, validate
 
-from config.env.reading import env
+from config.env.reading import env, plain
 
 log = logging.getLogger(__name__)
 # A file that is replaced by being written over is empty for a moment.
@@ -60,7 +60,7 @@ class Secret:
 
     def _usable(self, path: Path) -> str | None:
         try:
-            value = path.read_text().strip()
+            value = plain(path.read_text())
             if value or not self._may_be_empty:
                 NOT_EMPTY(value)
                 if self._check:
@@ -94,6 +94,6 @@ def _is_fresh(stamp: tuple[int, int, int]) -> bool:
 
 def secret(name: str, *, default: Any = ..., check: Callable[[str], Any] | None = None) -> Secret:
     """Reads a secret; one that is missing or empty is a fault unless there is a default."""
-    value = env.str(name, default, validate=check or (NOT_EMPTY if default is ... else None))
+    value = env.text(name, default, check=check or (NOT_EMPTY if default is ... else None))
     path = os.environ.get(f"{name}_FILE")
     return Secret(name, value or "", path, check, may_be_empty=default is not ...)

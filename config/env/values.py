@@ -1,6 +1,7 @@
 """Settings that are no addresses: numbers, words, keys and lists."""
 
 import datetime as dt
+import math
 import re
 from base64 import b64decode
 from collections.abc import Iterator
@@ -22,14 +23,23 @@ TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
 # None of a key, a customer or a subscription, which are pasted in its place.
 STRIPE_ID = re.compile(r"(?!(?:[spr]k|whsec|cus|sub|si|acct)_)[\w-]{1,255}", re.ASCII)
 MINISIGN_KEY_BYTES = 2 + 8 + 32
-POSITIVE = validate.Range(min=0, min_inclusive=False)
 # A century at most.
-DAYS = validate.Range(min=1, max=36_500)
+MOST_DAYS = 36_500
+# A year: more than anything here waits, and less than what no clock of the system can count.
+MOST_SECONDS = 31_536_000.0
 # As long as Django's own keys, and as 24 random bytes in base64.
 KEY_LENGTH, SECRET_LENGTH = 50, 32
 LONG_KEY = validate.Length(min=KEY_LENGTH, error=f"Must have at least {KEY_LENGTH} characters.")
 LABEL_LENGTH = 40
 HEADER_VALUE = validate.Regexp(r"[ -~]+\Z", error="Must be printable ASCII, and not empty.")
+API_KEY = validate.Regexp(
+    r"(?i:(?!bearer\s))[ -~]+\Z",
+    error="Must be the key alone, in printable ASCII, without the word Bearer before it.",
+)
+STRIPE_KEY = validate.Regexp(
+    r"(?!pk_)[!-~]*\Z",
+    error="Must be a secret or restricted key (sk_… or rk_…); a publishable one reads nothing.",
+)
 CDN_PURGE_FORM = validate.Regexp(
     r"(|purge|cloudfront:[A-Za-z0-9]+)\Z", error="Must be cloudfront:<distribution> or purge."
 )
@@ -41,6 +51,43 @@ def one_of(*values: str) -> validate.Validator:
 
 
 LIMIT_NAME = one_of("max_tokens", "max_completion_tokens")
+DIALECT = validate.OneOf(("openai", "anthropic"), error="Must be openai or anthropic.")
+
+
+@parser
+def whole(value: str | int | None, *, least: int, most: int) -> int | None:
+    """A whole number. An absent one is the default, whatever that is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        number = int(value)
+    except ValueError:
+        number = least - 1
+    if not least <= number <= most:
+        raise ValidationError(f"Must be a whole number from {least} to {most}.")
+    return number
+
+
+@parser
+def number(
+    value: str | float | None,
+    *,
+    least: float = 0.0,
+    most: float = MOST_SECONDS,
+    above: bool = False,
+) -> float | None:
+    """A finite number from ``least`` to ``most``, or with ``above`` more than ``least``. Without one, the default."""
+    if not isinstance(value, str):
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    # Nothing compares with what is no number.
+    if not (least <= number <= most) or (above and number == least):
+        said = "above" if above else "from"
+        raise ValidationError(f"Must be a number {said} {least:g} to {most:.10g}, as in 60 or 2.5.")
+    return number
 
 
 @parser
@@ -125,10 +172,10 @@ def days_or_none(value: str) -> int | None:
     """A number of days, or ``none``."""
     if value.lower() == "none":
         return None
-    # DAYS bounds it anyway; Python reads no number of thousands of digits.
-    if not value.isdecimal() or len(value) > 5:
-        raise ValidationError("Must be a number of days, or none.")
-    return int(DAYS(int(value)))
+    try:
+        return whole(value, least=1, most=MOST_DAYS)
+    except ValidationError:
+        raise ValidationError(f"Must be a number of days from 1 to {MOST_DAYS}, or none.") from None
 
 
 @parser
@@ -180,6 +227,23 @@ def label(value: str) -> None:
     """Checks that a text can be shown in one line."""
     if len(value) > LABEL_LENGTH or not value.isprintable():
         raise ValidationError(f"Must be at most {LABEL_LENGTH} printable characters.")
+
+
+def long_key(value: str) -> None:
+    """Checks that a key can sign."""
+    NOT_EMPTY(value)
+    LONG_KEY(value)
+
+
+def one_line_or_empty(value: str) -> None:
+    """Checks that a name has no line break or other sign that cannot be seen."""
+    if not value.isprintable():
+        raise ValidationError("Must be one line of printable characters.")
+
+
+def one_line(value: str) -> None:
+    NOT_EMPTY(value)
+    one_line_or_empty(value)
 
 
 def publish_secrets(value: str) -> None:

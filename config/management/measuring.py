@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import wraps
+from itertools import product
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -24,6 +25,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from config import greenlets, serving
+from config.api.problems import titles
 from config.db.connections import release_connection
 from config.management import nightly
 from config.middleware import health, request_log
@@ -33,6 +35,8 @@ from config.ratelimits import failed_logins
 from llmproxy.calls import call as calls
 from llmproxy.calls import outbox, watch
 from llmproxy.calls.call import Call
+from llmproxy.catalogue.choosing import surfaces_of
+from llmproxy.models import Route
 from usage.models import UsageRecord
 from usage.settlement import Settlement
 
@@ -41,6 +45,8 @@ log = logging.getLogger(__name__)
 EVERY_SECONDS = 5.0
 # Pairs of model and provider with series of their own in a process: its files have room for these.
 MOST_PAIRS = 64
+# Statuses of failures of our own, which alerts look for.
+FAILED = (500, 503)
 KINDS = ("input", "output", "cached_input", "cache_write", "reasoning")
 P = ParamSpec("P")
 _pairs: set[tuple[str, str]] = set()
@@ -50,6 +56,7 @@ _pauses: dict[int, int] = {}
 _pause_seconds: dict[int, float] = {}
 _pause_began = 0.0
 _is_off = threading.Event()
+_are_routes_begun = threading.Event()
 
 
 def register() -> None:
@@ -78,6 +85,9 @@ def unfailing(note: Callable[P, object]) -> Callable[P, None]:
 
 @unfailing
 def note_request(route: str, status: int, seconds: float) -> None:
+    for failed in FAILED:
+        # There before its first failure: no rate sees a series begin.
+        metrics.REQUESTS.labels(route, failed)
     metrics.REQUESTS.labels(route, status).inc()
     metrics.REQUEST_SECONDS.labels(route).observe(seconds)
 
@@ -92,9 +102,8 @@ def note_call(call: Call, settlement: Settlement) -> None:
     """Notes a call by its settlement, which every call has once."""
     surface, spent = call.admission.request.surface, settlement.spent
     pair = call.admission.model.name, settlement.asked.provider
-    if pair not in _pairs and len(_pairs) >= MOST_PAIRS:
+    if not _is_kept(pair):
         pair = "other", "other"
-    _pairs.add(pair)
     asked = "embeddings" if surface == "embeddings" else "chat", pair[1], pair[0]
     metrics.CALLS.labels(surface.value, *pair, settlement.end.value).inc()
     metrics.DURATION.labels(*asked).observe(time.monotonic() - call.began)
@@ -123,8 +132,42 @@ def start() -> None:
         log.warning("metrics_without_room", exc_info=True)
         _is_off.set()
         return
+    unfailing(begin_at_zero)()
     gc.callbacks.append(time_pause)
     threading.Thread(target=_look_for_ever, name="metrics", daemon=True).start()
+
+
+def begin_at_zero() -> None:
+    """Begins the series of known labels, before their first event: no rate sees a series begin."""
+    for code in titles():
+        metrics.REFUSALS.labels(code)
+    for generation in range(len(gc.get_count())):
+        metrics.PAUSES.labels(generation)
+        metrics.PAUSE_SECONDS.labels(generation)
+
+
+def begin_routes() -> None:
+    """Begins the series of the calls that the catalogue makes possible, as far as there is room for them."""
+    try:
+        routes = list(Route.objects.select_related("model", "provider").order_by("order", "pk"))
+    finally:
+        release_connection()
+    for route in routes:
+        pair = route.model.name, route.provider.name
+        if route.model.is_on and route.provider.is_on and _is_kept(pair):
+            metrics.ABANDONED.labels(pair[1])
+            metrics.COST.labels(*pair)
+            for surface, end in product(surfaces_of(route), UsageRecord.End.values):
+                metrics.CALLS.labels(surface.value, *pair, end)
+    _are_routes_begun.set()
+
+
+def _is_kept(pair: tuple[str, str]) -> bool:
+    """Whether a model and a provider have series of their own; the first ones have, and keep them."""
+    if pair not in _pairs and len(_pairs) >= MOST_PAIRS:
+        return False
+    _pairs.add(pair)
+    return True
 
 
 def time_pause(phase: str, facts: dict[str, Any]) -> None:
@@ -169,6 +212,8 @@ def _look_for_ever() -> None:
     pause = threading.Event()
     while True:
         unfailing(look)()
+        if not _are_routes_begun.is_set():
+            unfailing(begin_routes)()
         pause.wait(EVERY_SECONDS)
 
 

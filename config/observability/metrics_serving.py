@@ -12,13 +12,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 log = logging.getLogger(__name__)
 
 # What config/observability/metrics.py needs at most, by 64 KiB.
 SMALL = 64 * 1024
-SIZES = {"histogram": 32, "counter": 4, "gauge_livesum": 1, "gauge_livemin": 1}
+SIZES = {"histogram": 32, "counter": 8, "gauge_livesum": 1, "gauge_livemin": 1}
 # The number of no process: its files have what ended ones have counted.
 ENDED = 0
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
@@ -64,12 +64,15 @@ def serve(host: str, port: int) -> None:
 
 
 def _keep(master: int, listener: socket.socket, life: int) -> None:
-    """Starts the program, and again where it was killed. A forked process has this thread too, and none of its work."""
+    """Starts the program, and again where it was killed."""
     program = "config.observability.metrics_port"
     command = [sys.executable, "-m", program, str(listener.fileno()), str(life)]
     environ = {"PYTHONPATH": str(_ROOT), VARIABLE: os.environ[VARIABLE]}
     child = None
-    while os.getpid() == master:
+    while True:
+        if os.getpid() != master:
+            # A forked process has this thread too, and none of its work. It knows no thread that could end.
+            Event().wait()
         if child is None or not lives(child):
             child = os.posix_spawn(sys.executable, command, environ)
         time.sleep(LOOK_SECONDS)

@@ -19,6 +19,8 @@ from config.ratelimits.process_counters import ProcessCounters
 from config.ratelimits.redis_counters import Away, RedisCounters
 
 T = TypeVar("T")
+# Named like the limits' keys, so that a user who may count those may count this.
+PROBE = "rl:{health}"
 Counters = ProcessCounters | RedisCounters
 
 
@@ -30,8 +32,8 @@ class CounterCache(BaseCache):
         self._redis = _redis(location) if location else None
 
     def answers(self) -> bool | None:
-        """Whether Redis answers; ``None`` where none is configured."""
-        return self._redis.answers() if self._redis else None
+        """Whether Redis counts; ``None`` where none is configured."""
+        return self._redis.answers(self.make_key(PROBE)) if self._redis else None
 
     def add(
         self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None

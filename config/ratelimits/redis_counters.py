@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 PAUSE_SECONDS = 1.5
 CONNECTIONS = 32
+# The count of a probe ends by itself, where nobody probes any more.
+PROBE_SECONDS = 60
 
 # ARGV: of each key the number to add, and the seconds that a new count lives, or 0.
 COUNT = """
@@ -88,13 +90,13 @@ class RedisCounters(Batches[_Count]):
     def fly(self, batch: list[_Count], aboard: None) -> None:
         arguments = [number for each in batch for number in (each.by, each.seconds)]
         with suppress(Away):
-            numbers = self._script(COUNT, [each.key for each in batch], *arguments)
+            numbers = self._count([each.key for each in batch], arguments)
             for each, number in zip(batch, numbers, strict=True):
                 each.number, each.error = number, None
 
     def give_back(self, key: str) -> None:
         """Takes one from a count that still runs."""
-        self._script(GIVE_BACK, [key])
+        self.run(lambda client: self._known(client, GIVE_BACK)([key], [], client))
 
     def milliseconds_left(self, key: str) -> int:
         return max(int(self.run(lambda client: client.pttl(key))), 1)
@@ -114,24 +116,35 @@ class RedisCounters(Batches[_Count]):
         pattern = prefix.translate({ord(sign): f"\\{sign}" for sign in "*?[]\\"}) + "*"
         self.run(lambda client: [client.delete(key) for key in client.scan_iter(pattern, 1000)])
 
-    def answers(self) -> bool:
-        """Whether Redis answers now, however long it has been away."""
+    def answers(self, key: str) -> bool:
+        """Whether Redis counts now, however long it has been away. ``key`` is for this alone.
+
+        One that is full, a replica or forbidden to its user reads well and counts nothing.
+        """
         try:
-            self._try(lambda client: client.get("health"))
+            self._try(
+                lambda client: self._known(client, COUNT)([key], [1, PROBE_SECONDS], client),
+                counts=True,
+            )
         except Away:
             return False
         return True
 
-    def run(self, operation: Callable[[Any], T]) -> T:
-        """Runs an operation on the client, unless Redis is away and another caller tries it."""
+    def run(self, operation: Callable[[Any], T], *, counts: bool = False) -> T:
+        """Runs an operation on the client, unless Redis is away and another caller tries it.
+
+        Only one that ``counts`` shows that Redis is back.
+        """
         with self._turn:
             if self._away and monotonic() < self._next_try:
                 raise Away
             self._next_try = monotonic() + PAUSE_SECONDS
-        return self._try(operation)
+        return self._try(operation, counts=counts)
 
-    def _script(self, text: str, keys: list[str], *arguments: int) -> Any:
-        return self.run(lambda client: self._known(client, text)(keys, arguments, client))
+    def _count(self, keys: list[str], arguments: list[int]) -> Any:
+        return self.run(
+            lambda client: self._known(client, COUNT)(keys, arguments, client), counts=True
+        )
 
     def _known(self, client: Any, text: str) -> Any:
         """The script, which sends its text only to a server that does not know it yet."""
@@ -139,7 +152,7 @@ class RedisCounters(Batches[_Count]):
             self._scripts[text] = client.register_script(text)
         return self._scripts[text]
 
-    def _try(self, operation: Callable[[Any], T]) -> T:
+    def _try(self, operation: Callable[[Any], T], *, counts: bool) -> T:
         if not self._room.acquire(timeout=SOCKET_SECONDS):
             raise Away
         try:
@@ -155,7 +168,8 @@ class RedisCounters(Batches[_Count]):
             raise Away from error
         finally:
             self._room.release()
-        self._note(away=False)
+        if counts:
+            self._note(away=False)
         return result
 
     def _note(self, *, away: bool) -> None:

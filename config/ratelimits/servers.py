@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 from redis import Redis, RedisCluster, Sentinel
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode
+from redis.exceptions import RedisError
 from redis.retry import Retry
 
 Client = Redis | RedisCluster
@@ -45,11 +46,18 @@ def client_of(address: str) -> Client:
 
 def check(address: str) -> None:
     """Raises ``ValueError`` for what is no address of a Redis."""
-    if _scheme(address) in SINGLE:
-        # Made and not connected.
-        Redis.from_url(address)
-    else:
+    if _scheme(address) not in SINGLE:
         parsed(address)
+        return
+    parts = urlsplit(address)
+    is_numbered = parts.scheme == "unix" or not parts.path.strip("/") or parts.path[1:].isdecimal()
+    if parts.fragment or not is_numbered:
+        raise ValueError
+    try:
+        # Made and not connected. An option that the scheme's connection does not know is a wrong argument.
+        Redis.from_url(address, **TIMEOUTS).connection_pool.make_connection()
+    except (TypeError, RedisError) as error:
+        raise ValueError from error
 
 
 def parsed(address: str) -> tuple[dict[str, str], list[tuple[str, int]], str]:

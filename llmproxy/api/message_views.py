@@ -11,7 +11,7 @@ from licensing.callers import caller_of
 from llmproxy.api.schema import EXAMPLES, MESSAGE_HEADERS, STREAMS, model_call, ref, token_count
 from llmproxy.api.serializers import MessageModelSerializer
 from llmproxy.api.views import ModelCallViewSet, ModelViewSet
-from llmproxy.catalogue.choosing import Offered, offered, unknown_model
+from llmproxy.catalogue.choosing import Offered, answers_elsewhere, offered, unknown_model
 from llmproxy.requests.call_request import Surface
 from llmproxy.requests.messages import parse, parse_count
 
@@ -66,8 +66,10 @@ class MessageModelViewSet(ModelViewSet):
     def retrieve(self, request: Request, name: str) -> Response:
         if "anthropic-version" not in request.headers:
             return super().retrieve(request, name)
-        for model in _answering(request):
+        for model in offered(caller=caller_of(request)):
             if model.name == name:
+                if Surface.MESSAGES not in model.surfaces:
+                    raise answers_elsewhere(model.surfaces)
                 data = MessageModelSerializer(model).data
                 return Response(data, headers={"request-id": request_id()})
         raise unknown_model(name)

@@ -1,6 +1,6 @@
 """Finds the models that a caller may use."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
@@ -34,6 +34,12 @@ def unknown_model(name: str) -> UnknownModel:
     fault = Fault("/model", "unknown", "There is no model of this name.")
     detail = f"There is no model {name!r}. GET /v1/llm/models lists those of your plan."
     return UnknownModel(detail, errors=[fault])
+
+
+def answers_elsewhere(surfaces: Iterable[Surface]) -> NotFound:
+    """The refusal of a model that is not on a caller's surface: it is on these."""
+    detail = f"This model does not answer here; it does on: {', '.join(sorted(surfaces))}."
+    return NotFound(detail, errors=[Fault("/model", "surface", detail)])
 
 
 class Choice(NamedTuple):
@@ -80,9 +86,7 @@ def choice_of(model: LanguageModel, routes: list[Route], *, surface: Surface) ->
     """Raises ``NotFound`` where the model is not on this surface, ``ProviderUnavailable`` where providers are off."""
     able = [each for each in routes if surface in surfaces_of(each)]
     if not able:
-        others = sorted({each for route in routes for each in surfaces_of(route)})
-        detail = f"This model does not answer here; it does on: {', '.join(others)}."
-        raise NotFound(detail, errors=[Fault("/model", "surface", detail)])
+        raise answers_elsewhere({each for route in routes for each in surfaces_of(route)})
     targets = tuple(target_of(each) for each in able if each.provider.is_on)
     if not targets:
         raise ProviderUnavailable

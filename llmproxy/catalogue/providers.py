@@ -15,7 +15,7 @@ from accounts.audit import Actor, record
 from config.api.constraints import refused_as
 from config.api.problems import Fault, InvalidRequest
 from config.env.addresses import address_or_empty
-from config.env.values import HEADER_VALUE
+from config.env.values import API_KEY
 from llmproxy.models import Provider
 
 
@@ -106,7 +106,7 @@ def _write(provider: Provider, terms: ProviderTerms, *, key: str) -> Provider:
         if getattr(terms, name) == 0:
             faults.append(Fault(f"/{name}", "min_value", "At least 1, or empty."))
     if key:
-        faults += _faults(key, "/api_key", HEADER_VALUE)
+        faults += _faults(key, "/api_key", API_KEY)
     if faults:
         raise InvalidRequest(errors=faults)
     for name, value in asdict(terms).items():

@@ -17,7 +17,7 @@ from genai_prices.types import PriceCalculation, TieredPrices
 from accounts.audit import Actor
 from config.money import DOLLAR
 from llmproxy.catalogue.prices import prices_of, update_route
-from llmproxy.models import Provider, Route
+from llmproxy.models import LanguageModel, Provider, Route
 from usage.costs import Prices
 
 
@@ -63,6 +63,15 @@ def compare(*, now: datetime) -> list[Comparison]:
         Comparison(route=route, published=_published(route, now=now))
         for route in routes.order_by("model__name", "order", "pk")
     ]
+
+
+def priced_default_model(*, now: datetime) -> LanguageModel | None:
+    """The default model of the settings, not yet saved, where it has no row and its prices are published."""
+    name = settings.LLM_DEFAULT_MODEL
+    route = Route(provider=Provider(name=Provider.DEFAULT), provider_name=name)
+    if LanguageModel.objects.filter(name=name).exists() or _published(route, now=now) is None:
+        return None
+    return LanguageModel(name=name, provider_name=name)
 
 
 def update_prices(compared: list[Comparison], *, by: Actor, now: datetime) -> int:

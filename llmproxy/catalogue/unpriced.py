@@ -1,6 +1,12 @@
 """Models without prices: the ledger knows no cost of their calls, so no budget counts them."""
 
+from collections.abc import Sequence
+from typing import Any
+
+from django.apps import AppConfig
 from django.conf import settings
+from django.core import checks
+from django.db import ProgrammingError, transaction
 from django.db.models import Exists, OuterRef
 
 from llmproxy.models import LanguageModel, Route
@@ -20,6 +26,22 @@ def unpriced_models() -> list[str]:
     }
     known.setdefault(settings.LLM_DEFAULT_MODEL, False)
     return sorted(name for name, is_known in known.items() if not is_known)
+
+
+def models_have_prices(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **options: Any
+) -> list[checks.CheckMessage]:
+    """Names models without prices, for ``check --database default``."""
+    if not databases:
+        return []
+    try:
+        # The tables of a database that is yet to be migrated may lack a column, or be none.
+        with transaction.atomic():
+            warning = unpriced_warning()
+    except ProgrammingError:
+        warning = None
+    hint = "Run manage.py update_prices --write, or set their prices in the console."
+    return [checks.Info(warning, hint=hint, id="llmproxy.I001")] if warning else []
 
 
 def unpriced_warning() -> str | None:

@@ -104,7 +104,7 @@ def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
 
 def _output_wanted(data: dict[str, Any]) -> int | None:
     limits = [data.get("max_tokens"), data.get("max_completion_tokens")]
-    # 0 and -1 say that the caller has no limit of its own.
+    # -1 says that the caller has no limit of its own.
     return min((int(each) for each in limits if each is not None and each > 0), default=None)
 
 

@@ -5,6 +5,7 @@ have a versioned path and never change.
 """
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,7 +22,8 @@ POINTER_CACHE = "public, max-age=60, stale-while-revalidate=300"
 IMMUTABLE_CACHE = "public, max-age=31536000, immutable"
 SIGNATURE_SUFFIX = ".minisig"
 CONTENT_TYPES: Mapping[str, str] = {".json": "application/json", SIGNATURE_SUFFIX: "text/plain"}
-READABLE = 0o644
+# Of published files and their folders, whatever the umask: whoever serves them is often another user.
+READABLE, OPEN, CLOSED = 0o644, 0o755, 0o700
 
 
 class Conditions(StrEnum):
@@ -103,7 +105,7 @@ class Files(FileSystemStorage):
 
     @unavailable_on(OSError)
     def _save(self, name: str, content: "File[Any]") -> str:
-        _replace(Path(self.path(name)), content.read())
+        _replace(self._place(name), content.read())
         return name
 
     @unavailable_on(OSError)
@@ -122,12 +124,17 @@ class Files(FileSystemStorage):
     @unavailable_on(OSError)
     def create(self, name: str, content: bytes) -> bool:
         """Writes a new file; returns False if one exists."""
-        return _replace(Path(self.path(name)), content, only_new=True)
+        return _replace(self._place(name), content, only_new=True)
+
+    def _place(self, name: str) -> Path:
+        """The path of a file, in a folder that is there."""
+        path = Path(self.path(name))
+        _make_folder(path.parent, within=Path(self.location))
+        return path
 
 
 def _replace(path: Path, content: bytes, *, only_new: bool = False) -> bool:
     """Syncs a file to disk, then gives it its name. Returns False if ``only_new`` and the name is taken."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, new = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as out:
@@ -149,6 +156,24 @@ def _replace(path: Path, content: bytes, *, only_new: bool = False) -> bool:
         raise
     _sync_folder(path.parent)
     return True
+
+
+def _make_folder(folder: Path, *, within: Path) -> None:
+    """Makes what is missing of a folder's path. What others have made keeps the mode that they gave it."""
+    for each in (*reversed(folder.parents), folder):
+        try:
+            each.mkdir()
+            is_closed = True
+        except OSError:
+            # It is there, perhaps by another publish; its parent may be nobody's to write.
+            if not each.is_dir():
+                raise
+            found = each.stat()
+            is_ours = within in each.parents and found.st_uid == os.getuid()
+            # Made by an earlier release under a strict umask.
+            is_closed = is_ours and stat.S_IMODE(found.st_mode) == CLOSED
+        if is_closed:
+            each.chmod(OPEN)
 
 
 def _sync_folder(folder: Path) -> None:

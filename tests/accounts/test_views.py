@@ -71,6 +71,17 @@ class TestLogin:
 
 
 class TestRefresh:
+    @pytest.mark.parametrize("around", ["{}\n", "\r\n{}", " {} ", "\t{}\u00a0"])
+    def test_blanks_around_a_token_are_no_part_of_it(
+        self, api: APIClient, pair: TokenPair, around: str
+    ) -> None:
+        """asbmutil#18"""
+        first = api.post(REFRESH, {"refresh": around.format(pair.refresh)}, format="json")
+        assert first.status_code == 200
+        body = {"refresh": around.format(first.json()["refresh"])}
+        assert api.post(LOGOUT, body, format="json").status_code == 204
+        assert not Session.objects.filter(ended_at=None).exists()
+
     def test_it_gives_the_next_pair_once(self, api: APIClient, pair: TokenPair) -> None:
         first = api.post(REFRESH, {"refresh": pair.refresh}, format="json")
         assert (first.status_code, first["Cache-Control"]) == (200, "no-store")

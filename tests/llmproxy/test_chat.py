@@ -326,7 +326,7 @@ def test_content_without_parts_is_none() -> None:
     assert [each["content"] for each in sent] == [None, ""]
 
 
-@pytest.mark.parametrize("limit", [0, -1, None])
+@pytest.mark.parametrize("limit", [-1, None])
 def test_no_limit_of_the_callers_is_none(limit: int | None) -> None:
     chat = parse({"messages": HELLO, "max_tokens": limit}, stream=False)
     assert chat.output_wanted is None
@@ -446,6 +446,10 @@ def test_the_smaller_of_two_limits_counts() -> None:
     [
         ({}, ("/messages", "required")),
         ({"messages": []}, ("/messages", "invalid")),
+        ({"messages": HELLO, "max_tokens": 0}, ("/max_tokens", "invalid")),
+        ({"messages": HELLO, "max_tokens": 0.0}, ("/max_tokens", "invalid")),
+        ({"messages": HELLO, "max_completion_tokens": 0}, ("/max_completion_tokens", "invalid")),
+        ({"messages": HELLO, "max_tokens": 9, "max_completion_tokens": 0}, ("/max_completion_tokens", "invalid")),
         ({"messages": HELLO, "api_key": "x"}, ("/api_key", "unknown")),
         ({"messages": HELLO, "a/b~c": 1}, ("/a~1b~0c", "unknown")),
         ({"messages": [{"role": "user", "content": "x", "api_base": "y"}]}, ("/messages/0/api_base", "unknown")),

@@ -222,6 +222,20 @@ def test_a_call_that_no_rule_refuses_is_admitted(scene: Scene) -> None:
     admit(caller=caller, request=parse(ASK, stream=False), request_id="x", now=scene.now)
 
 
+@pytest.mark.parametrize("name", ["input", "output", "day"])
+def test_no_running_call_is_blamed_for_what_is_spent(scene: Scene, name: str) -> None:
+    rule, _, change = REFUSALS[name]
+    change(scene)
+    found = explain(user=_again(scene), now=scene.now, model=MODEL)
+    assert [each.rule for each in found.checks if each.problem] == [rule]
+
+
+def test_a_share_that_is_spent_hides_no_other_that_is_held(scene: Scene) -> None:
+    scene.use(output_used=99_990, input_reserved=500_000)
+    found = explain(user=_again(scene), now=scene.now, model=MODEL)
+    assert [each.rule for each in found.checks if each.problem] == ["caps", "running"]
+
+
 def test_rules_after_a_failing_one_are_looked_at_too(scene: Scene) -> None:
     suspend(scene)
     stop_model_calls(user_id=scene.user.pk, ends_at=None, **scene.given)

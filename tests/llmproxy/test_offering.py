@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from rest_framework.test import APIClient
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
@@ -142,3 +143,19 @@ def test_a_model_of_an_earlier_release_gets_its_route_when_it_is_changed(
     model = LanguageModel.objects.create(name="large", provider_name="large-2026")
     change_model(model_id=model.pk, terms=OFFER, by=by, now=now)
     assert model.routes.get().provider_name == "large-2026"
+
+
+def test_an_anthropic_sdk_is_told_where_a_model_answers_that_is_not_on_messages(
+    signed_in: APIClient, by: Actor, now: datetime
+) -> None:
+    model = add_model(terms=replace(OFFER, name="embeds"), by=by, now=now)
+    model.routes.update(surfaces=["embeddings"])
+    version = {"anthropic-version": "2023-06-01"}
+    refused = signed_in.get("/v1/llm/v1/models/embeds", headers=version)
+    assert (refused.status_code, refused.json()["error"]["type"]) == (404, "not_found_error")
+    assert refused.json()["detail"] == ("This model does not answer here; it does on: embeddings.")
+    listed = signed_in.get("/v1/llm/v1/models", headers=version).json()["data"]
+    assert "embeds" not in {each["id"] for each in listed}
+    unknown = signed_in.get("/v1/llm/v1/models/none", headers=version)
+    assert "There is no model 'none'" in unknown.json()["detail"]
+    assert signed_in.get("/v1/llm/models/embeds").status_code == 200

@@ -5,8 +5,9 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from django.core import checks
 from django.core.management import call_command
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.urls import reverse
 
 from accounts.audit import Actor
@@ -18,6 +19,7 @@ from llmproxy.catalogue.choosing import as_offered
 from llmproxy.catalogue.offering import ModelTerms, change_model
 from llmproxy.catalogue.prices import FIELDS, free_prices, price_text, prices_of, set_prices
 from llmproxy.catalogue.published_prices import compare, update_prices
+from llmproxy.catalogue.unpriced import models_have_prices
 from llmproxy.models import LanguageModel, Provider, Route
 from llmproxy.requests.chat import parse
 from tests.conftest import Browser
@@ -164,7 +166,8 @@ class TestCommand:
         run("--write")
         assert prices(one).input == 2_500_000
 
-    def test_an_unknown_model_is_named_and_left(self) -> None:
+    def test_an_unknown_model_is_named_and_left(self, settings: Any) -> None:
+        settings.LLM_DEFAULT_MODEL = "house-model"
         one = route("house-model", input_price=1, output_price=2)
         line, *_ = run("--write")
         assert line.startswith(
@@ -175,18 +178,45 @@ class TestCommand:
     def test_a_model_without_a_route_is_named(self) -> None:
         """A release without routes may have added it."""
         LanguageModel.objects.create(name="older", provider_name="gpt-4o")
-        assert run()[0].startswith("older: no route")
+        assert run()[1].startswith("older: no route")
 
     def test_models_whose_calls_no_budget_counts_are_named(self) -> None:
         for name, is_on in (("house-model", True), ("retired", False)):
             LanguageModel.objects.create(name=name, provider_name=name, is_on=is_on)
         route("second", order=1, input_price=1, output_price=2)
         # The default model has no row.
-        assert run("--write")[-1].endswith("without prices: gpt-4o, house-model.")
-        route("gpt-4o")
+        assert run()[-1].endswith("without prices: gpt-4o, house-model.")
         assert run("--write")[-1].endswith("without prices: house-model.")
         LanguageModel.objects.get(name="house-model").delete()
         assert run("--write")[-1] == "update_prices: no difference"
+
+    def test_a_new_installation_gets_its_default_model_with_prices(self) -> None:
+        assert run()[0] == "gpt-4o: no row yet, so its calls have no prices; --write adds one"
+        assert not LanguageModel.objects.exists()
+        lines = run("--write")
+        assert lines[0] == "gpt-4o: added, for every plan"
+        assert lines[-1] == "update_prices: 1 written, for calls from now on"
+        assert prices(Route.objects.get()) == Prices(2_500_000, 1_250_000, 10_000_000)
+        assert AuditEvent.objects.filter(action="language_model:added").count() == 1
+        assert run("--write")[-1] == "update_prices: no difference"
+
+    def test_a_default_model_of_no_list_stays_as_it_is(self, settings: Any) -> None:
+        settings.LLM_DEFAULT_MODEL = "house-model"
+        assert run("--write")[-1].endswith("without prices: house-model.")
+        assert not LanguageModel.objects.exists()
+
+    def test_the_check_names_them_and_how_to_mend_it(self) -> None:
+        [told] = models_have_prices(None, ["default"])
+        assert (told.id, told.level < checks.WARNING) == ("llmproxy.I001", True)
+        assert "update_prices --write" in str(told.hint)
+        assert "gpt-4o" in str(told.msg)
+        run("--write")
+        assert models_have_prices(None, ["default"]) == models_have_prices(None, None) == []
+
+    def test_the_check_passes_over_a_database_that_is_yet_to_be_migrated(self) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE llmproxy_route RENAME TO not_yet")
+        assert models_have_prices(None, ["default"]) == []
 
     @pytest.mark.parametrize(("answer", "written"), [("y", True), ("", False), ("n", False)])
     def test_it_asks_at_a_terminal(

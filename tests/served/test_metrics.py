@@ -109,6 +109,8 @@ def test_a_stream_that_runs_and_a_server_that_answers_are_told(
     eventually(lambda: measured.number("shell_calls_open", "stream") == 0, seconds=SOON)
     assert measured.number("shell_dependency_up", "database") == 1
     assert measured.number("shell_dependency_up", "cache") == 1
+    # Not of a thread that a forked process was given either.
+    assert "Traceback" not in measured.service.child.program.log.read_text()
 
 
 @pytest.mark.full

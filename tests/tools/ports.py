@@ -38,10 +38,12 @@ def chosen(environ: Mapping[str, str]) -> tuple[str, int]:
         other = port + 1 if 1024 <= port < HIGHEST else 8001
         cause = CAUSES.get(error.errno or 0)
         if cause is None:
-            why = f"Nothing can listen on {host}, port {port} ({error.strerror})"
-        else:
-            why = f"Port {port} {cause}"
-        raise Unready(f"{why}. Choose another one: PORT={other} make run") from None
+            # No other port would help.
+            raise Unready(
+                f"Nothing can listen on {host} ({error.strerror}). HOST must be an address of this machine: "
+                "HOST=127.0.0.1 make run"
+            ) from None
+        raise Unready(f"Port {port} {cause}. Choose another one: PORT={other} make run") from None
 
 
 def free(host: str, port: int) -> int:

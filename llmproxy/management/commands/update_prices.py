@@ -9,8 +9,14 @@ from django.utils import timezone
 
 from accounts.audit import Actor
 from accounts.management.terminal import ask
+from llmproxy.catalogue.offering import ModelTerms, add_model
 from llmproxy.catalogue.prices import price_text, prices_of
-from llmproxy.catalogue.published_prices import Comparison, compare, update_prices
+from llmproxy.catalogue.published_prices import (
+    Comparison,
+    compare,
+    priced_default_model,
+    update_prices,
+)
 from llmproxy.catalogue.unpriced import unpriced_warning
 from llmproxy.models import LanguageModel
 
@@ -26,6 +32,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, write: bool, **options: Any) -> None:
         now = timezone.now()
+        if new := priced_default_model(now=now):
+            self._add(new, write=write, now=now)
         compared = compare(now=now)
         for each in compared:
             self.stdout.write(f"{each.route}: {_line(each)}{_context(each)}")
@@ -40,6 +48,21 @@ class Command(BaseCommand):
             self.stdout.write("update_prices: no difference")
         if warning := unpriced_warning():
             self.stdout.write(warning)
+
+    def _add(self, new: LanguageModel, *, write: bool, now: datetime) -> None:
+        """Gives the default model of a new installation its row, which can have prices."""
+        if not write:
+            self.stdout.write(f"{new}: no row yet, so its calls have no prices; --write adds one")
+            return
+        terms = ModelTerms(
+            name=new.name,
+            provider_name=new.provider_name,
+            output_limit=new.output_limit,
+            is_on=True,
+            plans=[],
+        )
+        add_model(terms=terms, by=Actor.command("update_prices"), now=now)
+        self.stdout.write(f"{new}: added, for every plan")
 
     def _offer(
         self, compared: list[Comparison], different: int, *, write: bool, now: datetime

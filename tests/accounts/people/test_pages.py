@@ -34,6 +34,11 @@ def address(user: User, now: datetime, settings: Any) -> str:
     return found[1]
 
 
+# What mail programs and people add to a link, and take from it (letsencrypt/boulder#2094).
+MORE = [".", "=", "%20", ")", ">", "%3E", "/", "%0A", "%E2%80%9D", ".%20", "x", "=3D", ",%20and"]
+LESS = [slice(None, -1), slice(None, -20), slice(1, None), slice(None, 1)]
+
+
 def given(password: str = NEW, again: str | None = None) -> dict[str, str]:
     return {"password": password, "again": password if again is None else again}
 
@@ -204,6 +209,28 @@ class TestPage:
     @pytest.mark.parametrize("path", ["a" * 43, "a" * 42, "a" * 44, "", "é" * 43])
     def test_a_wrong_link_is_not_found(self, stranger: Browser, path: str, address: str) -> None:
         assert stranger.get(f"/account/password/{path}").status_code == 404
+
+    @pytest.mark.parametrize("more", MORE)
+    def test_what_follows_a_link_is_no_part_of_it(
+        self, stranger: Browser, address: str, user: User, more: str
+    ) -> None:
+        assert stranger.get(f"{address}{more}").status_code == 200
+        response = stranger.post(f"{address}{more}", given())
+        assert (response.status_code, response["Location"]) == (302, "/account/password/set")
+        user.refresh_from_db()
+        assert user.check_password(NEW)
+
+    @pytest.mark.parametrize("kept", LESS, ids=str)
+    @pytest.mark.parametrize("more", ["", ".", "%20", "="])
+    def test_a_link_that_lost_a_part_gets_the_page_that_says_what_to_do(
+        self, stranger: Browser, address: str, kept: slice, more: str
+    ) -> None:
+        folder, _, signs = address.rpartition("/")
+        for method in (stranger.get, stranger.post):
+            response = method(f"{folder}/{signs[kept]}{more}")
+            assert response.status_code == 404
+            assert "Open it from the mail itself" in response.content.decode()
+        assert PasswordLink.objects.get().used_at is None
 
     def test_the_host_a_request_names_is_in_no_mail(
         self, api: APIClient, user: User, settings: Any

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
+from config.api.problems import titles
 from config.management import measuring
 from config.observability import metrics, metrics_port
 from config.observability.metrics_serving import SIZES, SMALL, reserve
 from llmproxy.calls.meter import Meter
+from llmproxy.models import LanguageModel, Provider, Route
 from llmproxy.requests.call_request import Surface
 from usage.costs import AskedRoute, Prices, Spent
 from usage.models import UsageRecord
@@ -58,6 +60,41 @@ def test_a_catalogue_that_grows_and_grows_has_only_so_many_series(
     others = {"surface": "chat", "model": "other", "provider": "other", "end": "done"}
     assert number("shell_calls_total", **others) >= 5
     assert number("shell_calls_total", **{**others, "model": f"growing-{each}"}) == 0
+
+
+def test_known_labels_are_there_at_0_before_their_first_event() -> None:
+    """client_js#63"""
+    measuring.begin_at_zero()
+    names = [("shell_refusals_total", {"code": code}) for code in titles()]
+    names += [("shell_gc_pauses_total", {"generation": each}) for each in "012"]
+    assert len(names) > 30
+    assert [each for each in names if REGISTRY.get_sample_value(*each) is None] == []
+    measuring.note_request("first:seen", 200, 0.1)
+    labels = {"route": "first:seen", "status": "500"}
+    assert REGISTRY.get_sample_value("shell_requests_total", labels) == 0
+
+
+def test_calls_that_the_catalogue_makes_possible_are_there_at_0(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "_pairs", set())
+    model = LanguageModel.objects.create(name="offered", provider_name="theirs")
+    off = LanguageModel.objects.create(name="withdrawn", provider_name="theirs", is_on=False)
+    provider = Provider.objects.create(name="at-zero")
+    for each in (model, off):
+        Route.objects.create(
+            model=each, provider=provider, provider_name="theirs", surfaces=["chat"]
+        )
+    measuring.begin_routes()
+    pair = {"model": "offered", "provider": "at-zero"}
+    for end in UsageRecord.End.values:
+        labels = {"surface": "chat", **pair, "end": end}
+        assert REGISTRY.get_sample_value("shell_calls_total", labels) == 0
+    assert REGISTRY.get_sample_value("shell_cost_dollars_total", pair) == 0
+    abandoned = {"provider": "at-zero"}
+    assert REGISTRY.get_sample_value("shell_abandoned_attempts_total", abandoned) == 0
+    withdrawn = {"model": "withdrawn", "provider": "at-zero"}
+    assert REGISTRY.get_sample_value("shell_cost_dollars_total", withdrawn) is None
 
 
 def test_pauses_of_the_garbage_collector_are_noted_later(db: None) -> None:

@@ -309,7 +309,7 @@ def test_one_caller_tries_a_redis_that_is_away_and_the_others_do_not_wait(
         with ThreadPoolExecutor(10) as pool:
             assert all(pool.map(ask, range(10)))
         assert len(tries) == 2
-    assert redis.answers()
+    assert redis.answers("probe")
     # The frozen server may have counted what was sent to it, which harms nobody.
     assert redis.increment("b", 1, 60) == 1
 
@@ -444,3 +444,55 @@ def test_a_number_can_be_set_and_deleted(counters: CounterCache) -> None:
     assert counters.delete("a")
     assert not counters.delete("a")
     assert counters.get("a") is None
+
+
+# A server that reads and counts nothing (LanternOps/breeze#6452).
+READS_ONLY = {
+    "full": ["CONFIG SET maxmemory 1", "CONFIG SET maxmemory-policy noeviction"],
+    "replica": ["REPLICAOF 127.0.0.1 1"],
+    "without its replicas": ["CONFIG SET min-replicas-to-write 1"],
+    "without scripts": ["ACL SETUSER default -@scripting"],
+    "without writes": ["ACL SETUSER default -@write"],
+    "without our keys": ["ACL SETUSER default resetkeys ~other:*"],
+}
+
+
+@needs_redis
+@pytest.mark.parametrize("commands", READS_ONLY.values(), ids=READS_ONLY.keys())
+def test_a_redis_that_counts_nothing_is_away_until_it_counts_again(
+    commands: list[str],
+    shared: CounterCache,
+    server: OwnRedis,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Every operation tries it.
+    monkeypatch.setattr(redis_counters, "PAUSE_SECONDS", 0.0)
+    with server.client() as client:
+        for command in commands:
+            client.execute_command(*command.split())
+    assert shared.answers() is False
+    assert (shared.add("a", 1, 60), shared.get("a"), is_degraded()) == (True, 1, True)
+    # A read that succeeds shows nothing.
+    shared.get("b")
+    shared.delete("b")
+    assert shared.answers() is False
+    assert caplog.messages.count("cache_away") == 1
+    assert "cache_back" not in caplog.messages
+    server.start()
+    assert shared.answers() is True
+    clear_degraded()
+    shared.add("c", 1, 60)
+    assert not is_degraded()
+    assert caplog.messages.count("cache_back") == 1
+
+
+@needs_redis
+def test_a_probe_counts_on_a_key_of_its_own_that_ends(
+    shared: CounterCache, server: OwnRedis
+) -> None:
+    shared.clear()
+    assert [shared.answers() for _ in range(3)] == [True] * 3
+    with server.client() as client:
+        assert client.keys() == [":1:rl:{health}"]
+        assert (client.get(":1:rl:{health}"), 0 < client.ttl(":1:rl:{health}") <= 60) == ("3", True)

@@ -1,6 +1,7 @@
 """Storage: files that are replaced in one step, and objects of an S3 server."""
 
 import base64
+import os
 import stat
 import threading
 from collections.abc import Iterator
@@ -63,6 +64,44 @@ def test_storage_is_what_settings_name(settings: Settings, tmp_path: Path) -> No
 def test_a_file_is_readable_for_the_server_that_serves_it(tmp_path: Path) -> None:
     Files(location=str(tmp_path)).save(NAME, ContentFile(b"{}"))
     assert stat.S_IMODE((tmp_path / NAME).stat().st_mode) == 0o644
+
+
+@pytest.fixture
+def _strict_umask() -> Iterator[None]:
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("_strict_umask")
+def test_published_folders_are_open_whatever_the_umask(tmp_path: Path) -> None:
+    """modoboa/modoboa-installer#53"""
+    files = Files(location=str(tmp_path / "made" / "published"))
+    files.save(NAME, ContentFile(b"{}"))
+    assert files.create("apps/notes/1.0.0/bundle.tar.gz", b"bundle")
+    assert not files.create("apps/notes/1.0.0/bundle.tar.gz", b"other")
+    found = sorted((tmp_path / "made").rglob("*"))
+    assert len(found) == 8
+    modes = {stat.S_IMODE(each.stat().st_mode) for each in found if each.is_dir()}
+    assert (modes, stat.S_IMODE((tmp_path / "made").stat().st_mode)) == ({0o755}, 0o755)
+    assert {stat.S_IMODE(each.stat().st_mode) for each in found if each.is_file()} == {0o644}
+
+
+def test_folders_that_an_earlier_release_has_closed_are_opened_and_an_operator_s_are_not(
+    tmp_path: Path,
+) -> None:
+    location = tmp_path / "published"
+    for folder, mode in (
+        (location, 0o700),
+        (location / "shell", 0o700),
+        (location / "apps", 0o750),
+    ):
+        folder.mkdir(mode=mode)
+    files = Files(location=str(location))
+    files.save(NAME, ContentFile(b"{}"))
+    files.create("apps/a.txt", b"")
+    modes = [stat.S_IMODE(each.stat().st_mode) for each in (location, *sorted(location.iterdir()))]
+    assert modes == [0o700, 0o750, 0o755]
 
 
 def test_readers_never_see_half_a_file(tmp_path: Path) -> None:

@@ -1,0 +1,44 @@
+"""The query of an address: parameters that its reader knows, each once. None is repeated: it may be of a password."""
+
+from urllib.parse import parse_qsl
+
+from environs import ValidationError
+from psycopg import pq
+
+ESCAPED = "Within a user or password, / ? # @ : and % are written %2F %3F %23 %40 %3A and %25."
+# Of Django, psycopg and the library that reads the address, beside those of libpq.
+OURS = {
+    "assume_role",
+    "currentSchema",
+    "isolation_level",
+    "prepare_threshold",
+    "server_side_binding",
+}
+LIBPQ = frozenset(each.keyword.decode() for each in pq.Conninfo.get_defaults())
+SSL_MODES = {"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
+
+
+def parameters(query: str, *known: str) -> dict[str, str]:
+    """The parameters by name. Raises ``ValidationError`` for any but the ``known`` ones."""
+    names = " and ".join(f"{each}=…" for each in known)
+    may = f"After `?` there may be {names}, each once." if known else "A `?` has no place in it."
+    return _parsed(query, set(known), f"{may} {ESCAPED}")
+
+
+def database_parameters(query: str) -> None:
+    """Checks the parameters of a database's address."""
+    said = (
+        "After `?` there may be libpq's parameters, each once (sslmode, sslrootcert, target_session_attrs, …), and "
+        f"{', '.join(sorted(OURS))}; a schema is currentSchema=…, TLS sslmode=require. {ESCAPED}"
+    )
+    given = _parsed(query, LIBPQ | OURS, said)
+    if given.get("sslmode", "prefer") not in SSL_MODES:
+        raise ValidationError(f"sslmode must be one of {', '.join(sorted(SSL_MODES))}.")
+
+
+def _parsed(query: str, known: set[str] | frozenset[str], said: str) -> dict[str, str]:
+    pairs = parse_qsl(query, keep_blank_values=True)
+    given = dict(pairs)
+    if given.keys() - known or len(given) < len(pairs):
+        raise ValidationError(said)
+    return given

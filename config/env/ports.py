@@ -1,0 +1,23 @@
+"""The ports of one service: each has one of its own."""
+
+from ipaddress import ip_address
+
+
+def faults(*, host: str, port: int, web: int | None, worker: int | None) -> dict[str, str]:
+    """Sentences about ports that meet, by variable. 0 is any free port."""
+    found = {}
+    if web is not None and web == port:
+        found["METRICS_PORT"] = "Must differ from PORT."
+    if worker is not None and worker in {port, web} and not _is_every_address(host):
+        found["WORKER_METRICS_PORT"] = (
+            "Must differ from PORT and METRICS_PORT, which listen at the same HOST."
+        )
+    return found
+
+
+def _is_every_address(host: str) -> bool:
+    """As in containers, of which each has such an address for itself."""
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
