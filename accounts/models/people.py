@@ -5,13 +5,16 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
-from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX, check_password, make_password
+from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX, make_password
 from django.contrib.auth.models import Group, PermissionsMixin
 from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 from django.utils.functional import cached_property
+
+from accounts.hashers import check_password
+from config.text.forms import password_form, password_tries
 
 
 class EmailAddressField(models.EmailField):  # type: ignore[type-arg]
@@ -138,6 +141,15 @@ class User(AbstractBaseUser, PermissionsMixin):
     def __str__(self) -> str:
         return str(self.email)
 
+    def set_password(self, raw_password: str | None) -> None:
+        """Hashes the one form of a password, and every other that a check would try.
+
+        Django's backend calls it for an unknown email, in place of a check: it has to take as long.
+        """
+        super().set_password(None if raw_password is None else password_form(raw_password))
+        for other in password_tries(raw_password or "")[1:]:
+            make_password(other)
+
     def check_password(self, raw_password: str | None) -> bool:
         """Whether this is the password. A hash made with old settings is replaced, unless it changed meanwhile."""
         checked = self.password
@@ -148,7 +160,7 @@ class User(AbstractBaseUser, PermissionsMixin):
             if User.objects.filter(pk=self.pk, password=checked).update(password=upgraded):
                 self.password = upgraded
 
-        return check_password(raw_password, checked, upgrade)
+        return raw_password is not None and check_password(raw_password, checked, upgrade)
 
     @cached_property
     def roles(self) -> frozenset[str]:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Self
 
-from django.contrib.auth.hashers import check_password, make_password
+from django.contrib.auth.hashers import make_password
 from django.db import DatabaseError, transaction
 
 from accounts.audit import Actor, record
 from accounts.device_names import device_name
+from accounts.hashers import check_password
 from accounts.hooks import above
 from accounts.models import RefreshToken, Session, User
 from accounts.people import mails
@@ -131,7 +132,7 @@ def _sign_in(account: Account, *, password: str, device: Device, now: datetime) 
         again = account_of(account.email, device=device)
         return _sign_in(again, password=password, device=device, now=now)
     if outdated:
-        _renew_hash(user, password)
+        _renew_hash(user, outdated[0])
     return pair
 
 
@@ -188,7 +189,7 @@ def _start_session(
 
 
 def _renew_hash(user: User, password: str) -> None:
-    """Replaces a hash that was made with older settings, unless the password changed meanwhile."""
+    """Replaces a hash that was made with older settings, of the same text, unless the password changed meanwhile."""
     # Hashing may wait for its turn.
     release_connection()
     # The session stands in any case; under load or without the database a later sign-in renews the hash.

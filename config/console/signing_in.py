@@ -21,6 +21,7 @@ from accounts.sessions.known_places import limits_of_holder, limits_of_operator
 from config.api.problems import InvalidRequest
 from config.middleware.client_address import address_of
 from config.ratelimits.failed_logins import attempt
+from config.text.forms import password_form
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,12 @@ class OwnPasswordForm(PasswordChangeForm):
         "New password", "new-password", help_text=password_validators_help_text_html
     )
     new_password2 = password_field("New password confirmation", "new-password")
+
+    def clean_new_password1(self) -> str:
+        return password_form(self.cleaned_data["new_password1"])
+
+    def clean_new_password2(self) -> str:
+        return password_form(self.cleaned_data["new_password2"])
 
     def clean_old_password(self) -> str:
         """Leaves the check to the rule, which applies its rate limit."""
