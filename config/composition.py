@@ -6,8 +6,10 @@
 from functools import partial
 
 from django.conf import settings
+from django.core.checks import Tags, register
 
 from accounts import hooks
+from accounts.people.email_forms import one_mailbox_is_one_person
 from config import serving
 from config.console import client_page, jobs, person_page
 from config.console.attention import meanings, watch
@@ -70,6 +72,7 @@ hooks.register(
         encrypted_columns={Provider: ("api_key",)},
     )
 )
+register(one_mailbox_is_one_person, Tags.database)
 request_log.refused.append(refusal_log.note)
 serving.started.extend((watch.start, refusal_log.start))
 serving.grace_over.append(calls.end_all)

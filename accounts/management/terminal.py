@@ -31,7 +31,7 @@ def ask_password(*, instead: str) -> str:
 
 def user_of(email: str) -> User:
     """The user with an email; without one the command fails."""
-    user = User.objects.filter(email=email).first()
+    user = User.objects.by_email(email).first()
     if user is None:
         raise CommandError("There is no user with this email.")
     return user

@@ -23,7 +23,7 @@ from accounts.sessions.sign_in import MAX_PASSWORD
 from config.api.constraints import refused_as
 from config.api.problems import Fault, InvalidRequest
 from config.db.connections import release_connection
-from config.text.forms import password_form
+from config.text.forms import email_form, password_form
 
 EMAIL_TAKEN = Fault("/email", "unique", "This email is taken.")
 NOT_AN_EMAIL = Fault("/email", "invalid", "This is not an email address.")
@@ -117,6 +117,9 @@ def change_email(*, user_id: UUID, email: str, reason: str, by: Actor, now: date
         user.invited_at = None
         with refused_as(EMAIL_TAKEN):
             user.save(update_fields=["email", "invited_at"])
+            # By itself: the trigger empties the form of another email, where it is the same too.
+            user.email_form = email_form(user.email)
+            user.save(update_fields=["email_form"])
         replace_signatures(was=before["email"], email=user.email)
         before, after = {"email": before["email"]}, {"email": user.email}
         record(

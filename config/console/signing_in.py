@@ -3,9 +3,10 @@
 import logging
 from typing import Any
 
+from django import forms
 from django.contrib.admin.forms import AdminAuthenticationForm
 from django.contrib.auth import update_session_auth_hash
-from django.contrib.auth.forms import PasswordChangeForm
+from django.contrib.auth.forms import PasswordChangeForm, UsernameField
 from django.contrib.auth.password_validation import password_validators_help_text_html
 from django.contrib.auth.views import PasswordChangeView, redirect_to_login
 from django.core.exceptions import ValidationError
@@ -26,6 +27,13 @@ from config.text.forms import password_form
 log = logging.getLogger(__name__)
 
 
+class TypedEmailField(UsernameField):
+    """Django's field without its NFKC, by which an email could be another person's than at the API."""
+
+    def to_python(self, value: Any) -> str:
+        return str(forms.CharField.to_python(self, value))
+
+
 class OperatorSignIn(AdminAuthenticationForm):
     """The sign-in form. Failures count towards the API's limits, and all look alike."""
 
@@ -33,6 +41,7 @@ class OperatorSignIn(AdminAuthenticationForm):
         **AdminAuthenticationForm.error_messages,
         "invalid_login": "Wrong email or password.",
     }
+    username = TypedEmailField(widget=forms.TextInput(attrs={"autofocus": True}))
     password = password_field("Password", "current-password")
 
     def clean(self) -> dict[str, Any]:
