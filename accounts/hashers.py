@@ -1,12 +1,15 @@
 """Password hashing: argon2id with OWASP's 19 MiB, t=2, p=1, one hash at a time per process."""
 
+from collections.abc import Callable
 from hashlib import sha256
 
 from argon2 import PasswordHasher, Type
 from argon2.exceptions import InvalidHashError, VerificationError
+from django.contrib.auth import hashers as django
 from django.contrib.auth.hashers import Argon2PasswordHasher
 
 from config.greenlets import run_exclusively
+from config.text.forms import password_tries
 
 # The minimum of argon2 for one lane, in KiB.
 LEAST_MEMORY = 8
@@ -36,6 +39,19 @@ class GatedArgon2Hasher(Argon2PasswordHasher):
         if rest > 0:
             memory = max(rest // self.time_cost, LEAST_MEMORY)
             run_exclusively(PasswordHasher(self.time_cost, memory, self.parallelism).hash, password)
+
+
+def check_password(
+    password: str, encoded: str, setter: Callable[[str], object] | None = None
+) -> bool:
+    """Whether a hash is of this password, in its form of today or in one that releases before hashed.
+
+    Every form is tried, also after one was right: the work depends on the typed text alone, or it would tell that a
+    disabled person's password was right. ``setter`` gets the text that was right if its hash has smaller parameters;
+    the new hash is of the same text, for processes of the release before check passwords as they are typed.
+    """
+    tried = [django.check_password(each, encoded, setter) for each in password_tries(password)]
+    return any(tried)
 
 
 # 16 of the 32 random bytes of a refresh token are secret even if its record id is known, so a slow hash adds no

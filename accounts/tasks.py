@@ -10,7 +10,7 @@ from accounts.audit import Actor
 from accounts.connections import authorisation, disconnecting, reencrypting
 from accounts.keys import signing_keys
 from accounts.models import PasswordLink
-from accounts.people import password_links
+from accounts.people import email_forms, password_links
 from accounts.sessions import refusals
 from accounts.sessions.retries import wipe_expired
 from config.jobs.queue import BACKOFF, RESETS, UNHURRIED, periodic, task
@@ -20,6 +20,12 @@ from config.jobs.queue import BACKOFF, RESETS, UNHURRIED, periodic, task
 def wipe_retries(timestamp: int) -> None:
     """Hourly: deletes the sealed successors of retries after a day."""
     wipe_expired(now=timezone.now())
+
+
+@periodic("* * * * *", name="accounts.fill_email_forms", queue="accounts")
+def fill_email_forms(timestamp: int) -> None:
+    """Every minute: fills in the forms of emails that a process of the release before has written."""
+    email_forms.fill_email_forms()
 
 
 @task(

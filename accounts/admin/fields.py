@@ -35,9 +35,9 @@ class PersonField(forms.CharField):
         if not written:
             return None
         identity = uuid_in(written)
-        key = {"pk": identity} if identity else {"email": written.lower()}
-        person = User.objects.filter(client__isnull=False, erased_at=None, **key).first()
-        if person is None:
+        found = User.objects.filter(pk=identity) if identity else User.objects.by_email(written)
+        person = found.first()
+        if person is None or person.client_id is None or person.erased_at is not None:
             raise ValidationError("No client has a person of this email.", code="unknown")
         return person
 

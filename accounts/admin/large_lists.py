@@ -39,6 +39,6 @@ class LargeList(ConsoleAdmin):
 
 def _people_like(term: str) -> list[UUID]:
     """The person with this email, or else the first people whose email contains it."""
-    exactly = User.objects.filter(email=term)
+    exactly = User.objects.by_email(term)
     parts = User.objects.filter(email__icontains=term).order_by("email")[:PEOPLE_LOOKED_FOR]
     return list(exactly.values_list("pk", flat=True)) or list(parts.values_list("pk", flat=True))

@@ -8,6 +8,7 @@ from django.core.management.base import CommandError
 
 from accounts.models import User
 from config.api.problems import InvalidRequest
+from config.text.forms import password_form
 
 
 def ask(question: Callable[[str], str], prompt: str, *, instead: str) -> str:
@@ -21,14 +22,16 @@ def ask(question: Callable[[str], str], prompt: str, *, instead: str) -> str:
 def ask_password(*, instead: str) -> str:
     """Asks for a password twice, without showing it."""
     password = ask(getpass, "Password: ", instead=instead)
-    if password != ask(getpass, "Password (again): ", instead=instead):
+    if password_form(password) != password_form(
+        ask(getpass, "Password (again): ", instead=instead)
+    ):
         raise CommandError("The two passwords are not the same.")
     return password
 
 
 def user_of(email: str) -> User:
     """The user with an email; without one the command fails."""
-    user = User.objects.filter(email=email).first()
+    user = User.objects.by_email(email).first()
     if user is None:
         raise CommandError("There is no user with this email.")
     return user

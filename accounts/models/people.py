@@ -5,17 +5,21 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
-from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX, check_password, make_password
+from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX, make_password
 from django.contrib.auth.models import Group, PermissionsMixin
 from django.db import models
+from django.db.models import Case, Q, Value, When
 from django.db.models.functions import Lower
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 from django.utils.functional import cached_property
 
+from accounts.hashers import check_password
+from config.text.forms import email_form, password_form, password_tries
+
 
 class EmailAddressField(models.EmailField):  # type: ignore[type-arg]
-    """An email stored and compared in lower case, so that each address has one account."""
+    """An email stored in lower case."""
 
     def get_prep_value(self, value: Any) -> Any:
         value = super().get_prep_value(value)
@@ -24,6 +28,19 @@ class EmailAddressField(models.EmailField):  # type: ignore[type-arg]
     def to_python(self, value: Any) -> Any:
         value = super().to_python(value)
         return value.lower() if isinstance(value, str) else value
+
+
+class EmailFormField(models.TextField):  # type: ignore[type-arg]
+    """The form of the row's ``email``, made as the row is added.
+
+    Empty where a process of the release before has written the row, until the worker fills it, and where an older
+    person has the form.
+    """
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> Any:  # noqa: FBT001 - Django's
+        if add:
+            setattr(model_instance, self.attname, email_form(model_instance.email))  # type: ignore[attr-defined]
+        return super().pre_save(model_instance, add)
 
 
 class Client(models.Model):
@@ -78,8 +95,22 @@ class UserManager(BaseUserManager["User"]):
         named = models.Q(is_superuser=True) | models.Q(groups__name=Role.OWNER)
         return self.filter(named, is_staff=True, is_active=True).distinct()
 
+    def by_email(self, typed: str) -> models.QuerySet["User"]:
+        """The people of a typed email, the one who is meant first, in one query.
+
+        That is the person with this very text, who may be the younger of two with one mailbox, or whose form has not
+        been filled in yet; else the one who has its form.
+        """
+        text = typed.lower()
+        last = Case(When(email=text, then=Value(False)), default=Value(True))
+        return self.filter(Q(email=text) | Q(email_form=email_form(typed))).order_by(last)
+
     def get_by_natural_key(self, username: str | None) -> "User":
-        return self.get(email=username)
+        """The operator who signs in to the console."""
+        user = self.by_email(username or "").first()
+        if user is None:
+            raise User.DoesNotExist
+        return user
 
 
 class User(AbstractBaseUser, PermissionsMixin):
@@ -91,6 +122,8 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
     email = EmailAddressField(unique=True)
+    # Made for each new email, and emptied by a trigger where an email changes without it.
+    email_form = EmailFormField(null=True, editable=False)
     client = models.ForeignKey(
         Client, null=True, blank=True, on_delete=models.PROTECT, related_name="users"
     )
@@ -115,8 +148,18 @@ class User(AbstractBaseUser, PermissionsMixin):
             models.Index(
                 fields=("email",), condition=models.Q(is_staff=True), name="user_operators"
             ),
+            models.Index(
+                fields=("id",),
+                condition=models.Q(email_form=None, erased_at=None),
+                name="user_without_email_form",
+            ),
         )
         constraints = (
+            models.UniqueConstraint(
+                fields=("email_form",),
+                condition=models.Q(email_form__isnull=False),
+                name="user_one_mailbox_is_one_person",
+            ),
             models.CheckConstraint(
                 condition=models.Q(email=Lower("email")), name="user_email_is_lower_case"
             ),
@@ -138,6 +181,15 @@ class User(AbstractBaseUser, PermissionsMixin):
     def __str__(self) -> str:
         return str(self.email)
 
+    def set_password(self, raw_password: str | None) -> None:
+        """Hashes the one form of a password, and every other that a check would try.
+
+        Django's backend calls it for an unknown email, in place of a check: it has to take as long.
+        """
+        super().set_password(None if raw_password is None else password_form(raw_password))
+        for other in password_tries(raw_password or "")[1:]:
+            make_password(other)
+
     def check_password(self, raw_password: str | None) -> bool:
         """Whether this is the password. A hash made with old settings is replaced, unless it changed meanwhile."""
         checked = self.password
@@ -148,7 +200,7 @@ class User(AbstractBaseUser, PermissionsMixin):
             if User.objects.filter(pk=self.pk, password=checked).update(password=upgraded):
                 self.password = upgraded
 
-        return check_password(raw_password, checked, upgrade)
+        return raw_password is not None and check_password(raw_password, checked, upgrade)
 
     @cached_property
     def roles(self) -> frozenset[str]:

@@ -4,7 +4,7 @@ The user's row stays under an anonymous email, because the ledger refers to it. 
 holds the email until its events are pruned (ADR 0027).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -33,6 +33,7 @@ from accounts.people.rights import check_owner_left, check_touch
 from accounts.people.users import lock_person, replace_signatures
 from accounts.sessions.revocation import revoke_all
 from config.api.problems import Fault, InvalidRequest
+from config.text.forms import email_form, email_spellings
 
 OTHER_EMAIL = Fault("/email", "mismatch", "This is not the email of the person to be erased.")
 REASON_NAMES = Fault(
@@ -52,16 +53,16 @@ def erase_user(
     check_reason(reason)
     with transaction.atomic():
         user = lock_person(user_id)
-        was = user.email
-        if email.strip().lower() != was:
+        was, spellings = user.email, email_spellings(user.email)
+        if email_form(email.strip()) != email_form(was):
             raise InvalidRequest(errors=[OTHER_EMAIL])
-        if was in reason.lower():
+        if any(each in reason.lower() for each in spellings):
             raise InvalidRequest(errors=[REASON_NAMES])
         check_touch(user, by=by)
         check_owner_left(user)
         _make_nobody(user, now=now)
         replace_signatures(was=was, email=user.email)
-        Client.objects.filter(alert_email=was).update(alert_email="")
+        Client.objects.filter(alert_email__in=spellings).update(alert_email="")
         # Under the new email, like every later event.
         revoke_all(user_id=user_id, by=by, reason=reason, now=now)
         connections = disconnect_all(user_id=user_id, by=by, now=now, reason=reason)
@@ -69,7 +70,7 @@ def erase_user(
         for name, (rows, column) in _columns(user_id).items():
             removed[name] = rows.update(**{column: None})
         removed["connections"] = connections
-        removed["queued mails"] = _delete_mail(user_id, was)
+        removed["queued mails"] = _delete_mail(user_id, spellings)
         after = {"removed": removed}
         record(
             "user:erased", user.email, by=by, now=now, target_id=user_id, reason=reason, after=after
@@ -82,12 +83,12 @@ def preview(*, user_id: UUID) -> Mapping[str, int]:
     user = User.objects.get(pk=user_id)
     found = {name: rows.count() for name, rows in _belongings(user_id).items()}
     found |= {name: rows.count() for name, (rows, _) in _columns(user_id).items()}
-    found["queued mails"] = _queued_mail(user_id, user.email).count()
+    found["queued mails"] = _queued_mail(user_id, email_spellings(user.email)).count()
     return found
 
 
 def _make_nobody(user: User, *, now: datetime) -> None:
-    user.email = f"erased-{user.pk}@erased.invalid"
+    user.email, user.email_form = f"erased-{user.pk}@erased.invalid", None
     user.password = make_password(None)
     user.is_active = user.is_staff = user.is_superuser = False
     user.last_login = user.invited_at = None
@@ -122,21 +123,22 @@ def _remove(rows: QuerySet[Any]) -> int:
     return number
 
 
-def _queued_mail(user_id: UUID, email: str) -> QuerySet[ProcrastinateJob]:
+def _queued_mail(user_id: UUID, spellings: Collection[str]) -> QuerySet[ProcrastinateJob]:
     """Jobs with mail to the person, and finished ones that name them, except jobs that a worker is doing now."""
     jobs = ProcrastinateJob.objects.filter(queue_name__in=("mail", "resets"))
-    to_them = (
-        Q(args__user_id=str(user_id)) | Q(args__email__iexact=email) | Q(args__to__has_key=email)
-    )
-    names_them = ~Q(status="todo") & Q(text__contains=email)
+    to_them, named = Q(args__user_id=str(user_id)), Q(pk__in=())
+    for email in spellings:
+        to_them |= Q(args__email__iexact=email) | Q(args__to__has_key=email)
+        named |= Q(text__contains=email)
+    names_them = ~Q(status="todo") & named
     with_text = jobs.annotate(text=Lower(Cast("args", TextField())))
     found: QuerySet[ProcrastinateJob] = with_text.filter(to_them | names_them)
     return found.exclude(status="doing")
 
 
-def _delete_mail(user_id: UUID, email: str) -> int:
+def _delete_mail(user_id: UUID, spellings: Collection[str]) -> int:
     # Locked first: a worker that takes one of them meanwhile keeps it.
-    locked = _queued_mail(user_id, email).select_for_update().values_list("pk", flat=True)
+    locked = _queued_mail(user_id, spellings).select_for_update().values_list("pk", flat=True)
     found = list(locked)
     ProcrastinateJob.objects.filter(pk__in=found).delete()
     return len(found)

@@ -19,6 +19,7 @@ from accounts.models import Client, PasswordLink, User
 from accounts.people.emails import is_email
 from accounts.people.users import add_users
 from config.api.problems import Fault, InvalidRequest
+from config.text.forms import email_form
 
 MOST_PEOPLE = 1000
 EMAIL_LENGTH = 254
@@ -97,22 +98,26 @@ def emails_in(text: str) -> list[Named]:
 def judge(named: Iterable[Named], *, client: Client) -> list[Verdict]:
     """The verdict on each email, in order; changes nothing."""
     given = [Named(line, email.strip().lower()) for line, email in named]
-    known = {
-        user.email: user
-        for user in User.objects.filter(
-            email__in={email for _, email in given if len(email) <= EMAIL_LENGTH}
-        )
-    }
+    known = _known({email for _, email in given if len(email) <= EMAIL_LENGTH})
     seen: set[str] = set()
     verdicts = []
     for line, email in given:
-        user = known.get(email)
-        fate = Fate.TWICE if email and email in seen else _fate(email, user, client)
-        seen.add(email)
+        form = email_form(email)
+        user = known.get(email) or known.get(form)
+        fate = Fate.TWICE if email and form in seen else _fate(email, user, client)
+        seen.add(form)
         verdicts.append(
             Verdict(line=line, email=email, fate=fate, user_id=user.pk if user else None)
         )
     return verdicts
+
+
+def _known(emails: set[str]) -> dict[str, User]:
+    """The people of these emails, by their own text and by their form."""
+    forms = {email_form(each) for each in emails}
+    found = list(User.objects.filter(Q(email__in=emails) | Q(email_form__in=forms)))
+    by_form = {user.email_form: user for user in found if user.email_form is not None}
+    return by_form | {user.email: user for user in found}
 
 
 def _fate(email: str, user: User | None, client: Client) -> Fate:

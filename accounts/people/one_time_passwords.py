@@ -20,6 +20,7 @@ from accounts.people.users import lock_person
 from accounts.sessions.revocation import revoke_all
 from accounts.typed_codes import as_typed, grouped, new_code
 from config.api.problems import instant
+from config.text.forms import email_form
 
 # 23 letters of 32 are 115 random bits, enough for a plain hash.
 LENGTH = 23
@@ -64,6 +65,7 @@ def find_one_time(*, email: str, password: str, now: datetime) -> str:
     """The secret of a typed one-time password, for ``use_link``. Raises ``LinkSpent``."""
     secret = as_typed(password)
     link = find_link(secret, now=now)
-    if link.kind != PasswordLink.Kind.ONE_TIME or link.user.email != email.strip().lower():
+    is_theirs = email_form(link.user.email) == email_form(email.strip())
+    if link.kind != PasswordLink.Kind.ONE_TIME or not is_theirs:
         raise LinkSpent
     return secret

@@ -31,6 +31,6 @@ def record_refused_sign_in(email: str, request: HttpRequest, *, now: datetime) -
     The event names the account only if it exists, because other input may be a password. Both cases write one event,
     so that the time reveals nothing; rate limits bound their number.
     """
-    meant = User.objects.filter(email=email[:254]).first()
+    meant = User.objects.by_email(email[:254]).first()
     by = Actor(name="unknown caller", address=address_of(request), request_id=current())
     record("operator:sign_in_refused", meant or "", by=by, now=now)

@@ -20,6 +20,7 @@ from config.api.problems import InvalidRequest
 from config.console.actions import show_refusal
 from config.middleware.client_address import address_of
 from config.middleware.request_id import current as request_id
+from config.text.forms import password_form
 
 PAGE_POLICY = "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -48,6 +49,12 @@ class PasswordForm(forms.Form):
     )
     again = password_field("Repeat the password", "new-password")
     use_required_attribute = False
+
+    def clean_password(self) -> str:
+        return password_form(self.cleaned_data["password"])
+
+    def clean_again(self) -> str:
+        return password_form(self.cleaned_data["again"])
 
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}

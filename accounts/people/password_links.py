@@ -130,8 +130,8 @@ def send_reset(
     Returns False also if the mail server refuses the mail for good, which is logged: strangers can request any number
     of those, and operators cannot mend them. ``again`` marks a retry of the job.
     """
-    user = User.objects.filter(email=email, is_active=True).first()
-    if user is None:
+    user = User.objects.by_email(email).first()
+    if user is None or not user.is_active:
         return False
     stranger = Actor(name="whoever asked for a reset", address=address, request_id=request_id)
     kind = PasswordLink.Kind.RESET

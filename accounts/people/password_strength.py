@@ -15,6 +15,7 @@ from zxcvbn import zxcvbn
 from accounts.models import User
 from config.db.connections import release_connection
 from config.greenlets import Aside
+from config.text.forms import password_form
 
 # Of 4: a hundred million guesses, or ten thousand million where it is one word and something beside it, because the
 # library takes the year and the signs after a word for random ones.
@@ -70,6 +71,8 @@ def _context(user: User | None) -> list[str]:
         urlsplit(settings.BASE_URL).hostname or "",
         *PRODUCT,
     ]
+    # In the form of the password, or an accent hides them.
+    names = list(map(password_form, names))
     words = [WORD.findall(name.lower()) for name in names]
     joined = ("".join(each) for each in words)
     return list(dict.fromkeys(filter(None, chain(map(str.lower, names), *words, joined))))

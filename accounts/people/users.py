@@ -5,13 +5,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.hashers import check_password, make_password
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import QuerySet
 
 from accounts.audit import Actor, check_reason, record, record_each
+from accounts.hashers import check_password
 from accounts.hooks import above
 from accounts.models import Client, PasswordLink, Role, Session, User
 from accounts.people import mails
@@ -22,6 +23,7 @@ from accounts.sessions.sign_in import MAX_PASSWORD
 from config.api.constraints import refused_as
 from config.api.problems import Fault, InvalidRequest
 from config.db.connections import release_connection
+from config.text.forms import email_form, password_form
 
 EMAIL_TAKEN = Fault("/email", "unique", "This email is taken.")
 NOT_AN_EMAIL = Fault("/email", "invalid", "This is not an email address.")
@@ -115,6 +117,9 @@ def change_email(*, user_id: UUID, email: str, reason: str, by: Actor, now: date
         user.invited_at = None
         with refused_as(EMAIL_TAKEN):
             user.save(update_fields=["email", "invited_at"])
+            # By itself: the trigger empties the form of another email, where it is the same too.
+            user.email_form = email_form(user.email)
+            user.save(update_fields=["email_form"])
         replace_signatures(was=before["email"], email=user.email)
         before, after = {"email": before["email"]}, {"email": user.email}
         record(
@@ -170,7 +175,11 @@ def set_password(
 
 
 def hash_password(password: str, *, user: User) -> str:
-    """Hashes a valid password. Raises ``InvalidRequest`` with a fault for each validator that it fails."""
+    """Hashes the one form of a valid password.
+
+    Raises ``InvalidRequest`` with a fault for each validator that it fails.
+    """
+    password = password_form(password)
     if len(password) > MAX_PASSWORD:
         fault = Fault("/password", "max_length", f"At most {MAX_PASSWORD} characters.")
         raise InvalidRequest(errors=[fault])

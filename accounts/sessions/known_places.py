@@ -10,10 +10,11 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, Subquery
 
-from accounts.models import AuditEvent, Session
+from accounts.models import AuditEvent, Session, User
 from config.ratelimits.table import FailureLimit
+from config.text.forms import email_form
 
 # The audit log's action for an operator's sign-in to the console.
 OPERATOR_SIGNED_IN = "operator:signed_in"
@@ -61,9 +62,9 @@ def limits_of_sign_in(*, account: str, place: Place, at_device: bool, at_address
 
 def limits_of_operator(*, email: str, address: str) -> Limits:
     """The limits and keys of a failed sign-in in the console, which sees no device fingerprints."""
-    account = email.lower()
+    account, operator = email_form(email), User.objects.by_email(email).values("email")[:1]
     here = _within("address", _place_of(address)) if address else NOWHERE
-    signed_in = AuditEvent.objects.filter(here, action=OPERATOR_SIGNED_IN, actor=account)
+    signed_in = AuditEvent.objects.filter(here, action=OPERATOR_SIGNED_IN, actor=Subquery(operator))
     return _limits(account, address, known=signed_in.exists())
 
 

@@ -29,7 +29,7 @@ def queue_refusal(*, email: str, address: str | None, request_id: str, now: date
 
 def record_refusal(*, email: str, address: str | None, request_id: str, at: datetime) -> bool:
     """Writes the event of a refused sign-in if the email has a user and no other is within a minute of it."""
-    user_id = User.objects.filter(email=email).values_list("pk", flat=True).first()
+    user_id = User.objects.by_email(email).values_list("pk", flat=True).first()
     if user_id is None:
         return False
     with transaction.atomic():

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Self
 
-from django.contrib.auth.hashers import check_password, make_password
+from django.contrib.auth.hashers import make_password
 from django.db import DatabaseError, transaction
 
 from accounts.audit import Actor, record
 from accounts.device_names import device_name
+from accounts.hashers import check_password
 from accounts.hooks import above
 from accounts.models import RefreshToken, Session, User
 from accounts.people import mails
@@ -20,6 +21,7 @@ from accounts.sessions.refresh_tokens import RefreshSecret
 from accounts.sessions.refusals import queue_refusal
 from config.api.problems import Problem, ServiceUnavailable
 from config.db.connections import release_connection
+from config.text.forms import email_form
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +70,7 @@ class Device:
 
 
 class Account(NamedTuple):
-    """An email, its user if there is one, and the limits that a failed sign-in counts against.
+    """An email as it was typed, its user if there is one, and the limits that a failed sign-in counts against.
 
     ``new_place``: no session of the user knows the device, and none the network.
     """
@@ -81,10 +83,10 @@ class Account(NamedTuple):
 
 def account_of(email: str, *, device: Device) -> Account:
     """Finds the user of an email. Known and unknown emails cost one query each, so that the time reveals nothing."""
-    name, place = email.lower(), Place(device.fingerprint, device.address)
-    user: Any = User.objects.filter(email=name).annotate(**place.known()).first()
+    place = Place(device.fingerprint, device.address)
+    user: Any = User.objects.by_email(email).annotate(**place.known()).first()
     limits = limits_of_sign_in(
-        account=name,
+        account=email_form(email),
         place=place,
         at_device=bool(user and user.at_device),
         at_address=bool(user and user.at_address),
@@ -93,7 +95,7 @@ def account_of(email: str, *, device: Device) -> Account:
     release_connection()
     # Nothing can be told of a place of which nothing is known.
     new_place = bool(user) and any(place) and not (user.at_device or user.at_network)
-    return Account(name, user, limits, new_place)
+    return Account(email.lower(), user, limits, new_place)
 
 
 def sign_in(
@@ -131,7 +133,7 @@ def _sign_in(account: Account, *, password: str, device: Device, now: datetime) 
         again = account_of(account.email, device=device)
         return _sign_in(again, password=password, device=device, now=now)
     if outdated:
-        _renew_hash(user, password)
+        _renew_hash(user, outdated[0])
     return pair
 
 
@@ -188,7 +190,7 @@ def _start_session(
 
 
 def _renew_hash(user: User, password: str) -> None:
-    """Replaces a hash that was made with older settings, unless the password changed meanwhile."""
+    """Replaces a hash that was made with older settings, of the same text, unless the password changed meanwhile."""
     # Hashing may wait for its turn.
     release_connection()
     # The session stands in any case; under load or without the database a later sign-in renews the hash.

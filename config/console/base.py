@@ -26,6 +26,7 @@ from django.utils.text import capfirst
 from config.console.action_views import ActionAdmin
 from config.console.frame.navigation import label_of
 from config.console.lists.filters import FILTER, RestrictedAdmin, expanded
+from config.text.forms import email_form
 
 COUNTED_ROWS, MOST_SEARCHED = 10_000, 200  # rows, and characters
 
@@ -73,13 +74,22 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Rows that contain a word; a uuid is looked up instead."""
+        """Rows that contain a word, or are of an email in another writing; a uuid is looked up instead."""
         identity = uuid_in(search_term)
         if identity is None or not self.uuid_fields:
-            return super().get_search_results(request, queryset, search_term[:MOST_SEARCHED])
+            term = search_term[:MOST_SEARCHED]
+            found, has_duplicates = super().get_search_results(request, queryset, term)
+            if "@" in term:
+                found |= queryset.filter(self.email_query(email_form(term.strip())))
+            return found, has_duplicates
         forms = {search_term.strip(), str(identity)}
         texts = (Q(**{f"{field}__in": forms}) for field in self.uuid_text_fields)
         return queryset.filter(reduce(or_, texts, self.uuid_query(identity))), False
+
+    def email_query(self, form: str) -> Q:
+        """The query of the rows with an email of this form in one of ``search_fields``."""
+        emails = (field for field in self.search_fields if field.endswith("email"))
+        return reduce(or_, (Q(**{f"{field}_form": form}) for field in emails), Q(pk__in=()))
 
     def uuid_query(self, identity: UUID) -> Q:
         """The query of the rows with this uuid in one of ``uuid_fields``."""

@@ -21,6 +21,7 @@ from config.console.base import ConsoleAdmin, uuid_in
 from config.console.lists.columns import ChoiceFilter, moment, state
 from config.console.tables import Chip, Column, Link, Row, Table
 from config.management.nightly import last_runs
+from config.text.forms import email_form
 
 EVENTS_SHOWN = 20
 FAILED_SHOWN = 20
@@ -141,9 +142,15 @@ def recipients(jobs: Iterable[ProcrastinateJob], *, by: HttpRequest) -> dict[int
         to = job.args.get("user_id") or job.args.get("email") or job.args.get("to") or ""
         named[job.pk] = str(to[0] if isinstance(to, list) and to else to)
     ids = Q(pk__in=[each for each in map(uuid_in, named.values()) if each])
-    people = User.objects.filter(ids | Q(email__in=named.values()))
-    known = {key: person for person in people for key in (str(person.pk), person.email)}
-    return {key: _recipient(known.get(to), to, may_see=may_see) for key, to in named.items()}
+    forms = {to: email_form(to) for to in named.values()}
+    mailboxes = Q(email__in=forms) | Q(email_form__in=forms.values())
+    # The younger of two with one mailbox has no form and comes last: this very text is theirs.
+    people = User.objects.filter(ids | mailboxes).order_by("email_form")
+    known = {key: each for each in people for key in (str(each.pk), each.email_form, each.email)}
+    return {
+        key: _recipient(known.get(to) or known.get(forms[to]), to, may_see=may_see)
+        for key, to in named.items()
+    }
 
 
 def _recipient(person: User | None, to: str, *, may_see: bool) -> Link:

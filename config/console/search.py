@@ -24,6 +24,7 @@ from accounts.models import AuditEvent, Client, Session, User
 from config.console.action_views import page_of
 from config.console.tables import Column, Link, Row, Table, state_chip
 from config.console.template_tags import act
+from config.text.forms import email_form
 from llmproxy.models import LanguageModel, PersonalKey, Provider
 from releases.models import AppVersion, MicroApp, ShellChannel, ShellRelease
 from usage.models import Refusal, UsageRecord
@@ -49,6 +50,11 @@ class Term:
     def name(self) -> str:
         """The text as a whole id or another name has it, in small letters."""
         return str(self.ids[0]) if self.is_whole else self.text.lower()
+
+    @property
+    def email_form(self) -> str:
+        """The text as the form of a whole email."""
+        return email_form(self.text)
 
     def id(self, name: str = "id") -> Q:
         """Rows whose id begins with it."""
@@ -104,7 +110,7 @@ class Kind(NamedTuple):
         """Whether the text is the row's id, or another name that it has alone."""
         values = [row.pk, *(getattr(row, each) for each in self.whole)]
         names = chain.from_iterable(each if isinstance(each, list) else [each] for each in values)
-        return term.name in {str(each).lower() for each in names}
+        return not {term.name, term.email_form}.isdisjoint(str(each).lower() for each in names)
 
     def table(self, rows: Sequence[Any], term: Term) -> Table:
         model = self.model._meta.label_lower.replace(".", "_")  # noqa: SLF001 - documented
@@ -130,9 +136,9 @@ KINDS: tuple[Kind, ...] = (
     Kind("Clients", Client, lambda term: term.id() | term.word("name__icontains", "licence__stripe_customer_id"),
          "Client, Status, Since", lambda row: (_status(row), row.created_at),
          related=("licence",), order=("name",), whole=("name",)),
-    Kind("People", User, lambda term: term.id() | term.word("email__contains"),
+    Kind("People", User, lambda term: term.id() | term.word("email__contains") | Q(email_form=term.email_form),
          "Person, Client, Last sign-in", lambda row: (row.client and str(row.client), row.last_login),
-         related=("client",), order=("email",), whole=("email",)),
+         related=("client",), order=("email",), whole=("email", "email_form")),
     Kind("Calls", UsageRecord, lambda term: term.id() | term.request_id("request_id"),
          "Call, Person, Model, Time, End", lambda row: (str(row.user), row.model, row.opened_at, row.get_end_display()),
          name=_short, related=("user",), whole=("request_id",)),

@@ -3,9 +3,10 @@
 import logging
 from typing import Any
 
+from django import forms
 from django.contrib.admin.forms import AdminAuthenticationForm
 from django.contrib.auth import update_session_auth_hash
-from django.contrib.auth.forms import PasswordChangeForm
+from django.contrib.auth.forms import PasswordChangeForm, UsernameField
 from django.contrib.auth.password_validation import password_validators_help_text_html
 from django.contrib.auth.views import PasswordChangeView, redirect_to_login
 from django.core.exceptions import ValidationError
@@ -21,8 +22,16 @@ from accounts.sessions.known_places import limits_of_holder, limits_of_operator
 from config.api.problems import InvalidRequest
 from config.middleware.client_address import address_of
 from config.ratelimits.failed_logins import attempt
+from config.text.forms import password_form
 
 log = logging.getLogger(__name__)
+
+
+class TypedEmailField(UsernameField):
+    """Django's field without its NFKC, by which an email could be another person's than at the API."""
+
+    def to_python(self, value: Any) -> str:
+        return str(forms.CharField.to_python(self, value))
 
 
 class OperatorSignIn(AdminAuthenticationForm):
@@ -32,6 +41,7 @@ class OperatorSignIn(AdminAuthenticationForm):
         **AdminAuthenticationForm.error_messages,
         "invalid_login": "Wrong email or password.",
     }
+    username = TypedEmailField(widget=forms.TextInput(attrs={"autofocus": True}))
     password = password_field("Password", "current-password")
 
     def clean(self) -> dict[str, Any]:
@@ -54,6 +64,12 @@ class OwnPasswordForm(PasswordChangeForm):
         "New password", "new-password", help_text=password_validators_help_text_html
     )
     new_password2 = password_field("New password confirmation", "new-password")
+
+    def clean_new_password1(self) -> str:
+        return password_form(self.cleaned_data["new_password1"])
+
+    def clean_new_password2(self) -> str:
+        return password_form(self.cleaned_data["new_password2"])
 
     def clean_old_password(self) -> str:
         """Leaves the check to the rule, which applies its rate limit."""

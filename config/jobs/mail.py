@@ -5,6 +5,7 @@ import smtplib
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime
+from email.utils import parseaddr
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -15,6 +16,7 @@ from config.db.connections import release_connection
 from config.greenlets import spawn
 from config.jobs.letters import Letter, letter
 from config.jobs.queue import BACKOFF, FailedForGood, task
+from config.text.forms import mail_address
 
 # For one mail and its whole connection. A mail that takes longer is tried again later.
 MOST_SECONDS = 120.0
@@ -69,13 +71,16 @@ def deliver(
 ) -> None:
     """Hands one mail to the mail server and waits for it; for the worker, never for a request.
 
+    It goes to the mailbox by which emails are compared: Django's own encoding names another domain for a ``ß``.
+
     Raises:
         Refused: the server refuses the recipient or the mail for good.
         OSError, smtplib.SMTPException: a failure for now; the caller tries again.
     """
     release_connection()
     headers = {"Message-ID": message_id or new_message_id(), "Auto-Submitted": "auto-generated"}
-    message = EmailMultiAlternatives(subject, text, to=to, headers=headers)
+    sender, receivers = _encoded(settings.DEFAULT_FROM_EMAIL), [_encoded(each) for each in to]
+    message = EmailMultiAlternatives(subject, text, sender, receivers, headers=headers)
     if html:
         message.attach_alternative(html, "text/html")
     try:
@@ -87,6 +92,13 @@ def deliver(
         log.warning("mail_refused", extra={"code": str(code)})
         # Without the error itself, which holds the address.
         raise Refused(f"The mail server refuses it for good ({code}).") from None
+
+
+def _encoded(mailbox: str) -> str:
+    """An address, with a name before it or without, as mail servers know it."""
+    address = parseaddr(mailbox)[1]
+    before, found, after = mailbox.rpartition(address or "@")
+    return before + mail_address(address) + after if found and address else mailbox
 
 
 def new_message_id() -> str:

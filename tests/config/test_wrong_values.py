@@ -118,12 +118,12 @@ def test_an_owner_s_address_is_held_to_the_same(
 def test_an_owner_s_address_in_quotes_or_given_twice_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv(OWNER, '"postgresql://ada:hidden@db/shell"')
+    monkeypatch.setenv(OWNER, '"postgresql://ada:hidden@localhost/shell"')
     with pytest.raises(SystemExit, match="without the quotes"):
         owner_address()
-    monkeypatch.setenv(OWNER, " postgresql://ada:hidden@db/shell\r\n")
-    assert owner_address() == "postgresql://ada:hidden@db/shell"
-    (tmp_path / "value").write_text("postgresql://ada:hidden@db/shell")
+    monkeypatch.setenv(OWNER, " postgresql://ada:hidden@localhost/shell\r\n")
+    assert owner_address() == "postgresql://ada:hidden@localhost/shell"
+    (tmp_path / "value").write_text("postgresql://ada:hidden@localhost/shell")
     monkeypatch.setenv(f"{OWNER}_FILE", str(tmp_path / "value"))
     with pytest.raises(SystemExit, match="Must be given once"):
         owner_address()

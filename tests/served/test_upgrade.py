@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 from uuid import UUID
 
 import jwt
@@ -24,6 +25,7 @@ from django.utils import timezone
 from pytest_django.plugin import DjangoDbBlocker
 
 from accounts.models import AuditEvent, Operator, RefreshToken, User
+from accounts.people.email_forms import fill_email_forms, one_mailbox_is_one_person
 from licensing.models import Plan
 from llmproxy.models import Provider as ProviderRow
 from releases.models import ShellRelease
@@ -50,6 +52,13 @@ ENDING = {
     "accounts_connection": ("connected_at", "refreshed_at", "expires_at"),
     "django_session": ("expire_date",),
 }
+
+# Hashed by 213cb5a1 as it was typed there, with each accent after its letter.
+TYPED = normalize("NFD", "Crème-Brûlée über Äpfel 47")
+HASHED = (
+    "argon2$argon2id$v=19$m=19456,t=2,p=1$YXNJdFdhc1R5cGVkQmVmb3JlMjAyNg"
+    "$w1phjuwhKY4bils+/2zmVFyi5pDaf2shFvkSQcgpau8"
+)
 
 
 @dataclass
@@ -95,6 +104,7 @@ def upgraded_from(
             add_operators(database.url)
         else:
             add_providers(database.url)
+            add_people(database.url)
         endpoints = {
             f"{each}_endpoint": f"{provider}/{each}"
             for each in ("authorization", "token", "revocation")
@@ -165,6 +175,48 @@ def add_providers(url: str) -> None:
                 " VALUES (%s, %s, true, now())",
                 [name, address],
             )
+
+
+def add_people(url: str) -> None:
+    """Adds people as 213cb5a1 could: two of them with one mailbox, and one whose email has no other writing."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for day, email in enumerate(
+            ("lea@bücher.example", "lea@xn--bcher-kva.example", "bob@acme.test"), start=1
+        ):
+            connection.execute(
+                "INSERT INTO accounts_user"
+                " (id, email, password, client_id, is_active, is_staff, is_superuser, epoch, created_at)"
+                " SELECT gen_random_uuid(), %s, %s, id, true, false, false, 0, %s"
+                " FROM accounts_client WHERE name = 'Demo Company'",
+                [email, HASHED, datetime(2026, 1, day, tzinfo=UTC)],
+            )
+
+
+def test_people_of_the_latest_release_sign_in_before_and_after_their_emails_have_a_form(
+    latest: Upgraded,
+) -> None:
+    def enters(email: str, form: str) -> bool:
+        password = normalize(form, TYPED)  # type: ignore[arg-type]
+        return Shell(latest.service.url).login(email, password).status_code == 200
+
+    emails = {"lea@bücher.example", "lea@xn--bcher-kva.example", "bob@acme.test"}
+    for email in emails:
+        assert enters(email, "NFC")
+        assert enters(email.upper(), "NFD")
+    decomposed = normalize("NFD", "lea@bücher.example")
+    assert not enters(decomposed, "NFC")
+    with latest.database.rows():
+        assert set(User.objects.filter(email_form=None).values_list("email", flat=True)) >= emails
+        assert fill_email_forms() > 0
+        assert fill_email_forms() == 0
+        unfilled = User.objects.filter(email_form=None).values_list("email", flat=True)
+        assert list(unfilled) == ["lea@xn--bcher-kva.example"]
+    assert enters(decomposed, "NFC")
+    assert all(enters(email, "NFC") for email in emails)
+    with latest.database.rows():
+        (warning,) = one_mailbox_is_one_person(None, ["default"])
+        assert warning.msg.startswith("Two people have one mailbox: lea@bücher.example")
+        assert set(User.objects.filter(email__in=emails).values_list("password")) == {(HASHED,)}
 
 
 def test_superusers_become_owners_and_other_operators_keep_exactly_their_rights(

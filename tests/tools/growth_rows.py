@@ -76,8 +76,9 @@ FROM generate_series(0, %(clients)s - 1) AS n, licensing_plan AS p WHERE p.name 
 """
 # A password that begins like this is one that nobody has.
 PEOPLE = _statement("""
-INSERT INTO accounts_user (id, email, password, client_id, is_active, is_staff, is_superuser, epoch, created_at)
-SELECT $person, $email, '!' || md5(random()::text) || 'grown', $client, true, false, false, 0, %(begin)s
+INSERT INTO accounts_user (
+    id, email, email_form, password, client_id, is_active, is_staff, is_superuser, epoch, created_at
+) SELECT $person, $email, $email, '!' || md5(random()::text) || 'grown', $client, true, false, false, 0, %(begin)s
 FROM generate_series(0, %(people)s - 1) AS p
 """)
 

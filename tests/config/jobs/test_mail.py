@@ -88,6 +88,34 @@ def test_a_mail_sent_directly_has_a_new_id(server: MailServer) -> None:
     assert len({mail.message["Message-ID"] for mail in server.mails}) == 2
 
 
+@pytest.mark.parametrize(
+    ("stored", "receiver"),
+    [
+        # The library's own encoding names strasse.example, which is another domain.
+        ("lea@straße.example", "lea@xn--strae-oqa.example"),
+        # keycloak/keycloak#18409
+        ("max@maßanfertigung.de", "max@xn--maanfertigung-cdb.de"),
+        # zammad/zammad#2401
+        ("zammad@äggsbärden.de", "zammad@xn--ggsbrden-zzae.de"),
+        # mozilla/persona#1370, with a sigma at the end of a label
+        ("test@δοκιμής.δοκιμή", "test@xn--jxalpdlpz.xn--jxalpdlp"),
+        ("lea@bu\u0308cher.example", "lea@xn--bcher-kva.example"),
+        ("Ops <Ops@Straße.example>", "Ops@xn--strae-oqa.example"),
+        ("lea@i❤.ws", "lea@xn--i-7iq.ws"),
+        ("Ada@acme.test", "Ada@acme.test"),
+    ],
+)
+def test_mail_goes_to_the_mailbox_that_is_compared(
+    server: MailServer, settings: Any, stored: str, receiver: str
+) -> None:
+    settings.DEFAULT_FROM_EMAIL = f"Shell <{stored.partition('<')[2].strip('>') or stored}>"
+    send(to=stored)
+    (mail,) = server.mails
+    assert mail.to == [receiver]
+    assert receiver in mail.message["To"]
+    assert receiver in mail.message["From"]
+
+
 def test_mail_is_sent_by_tls_to_a_trusted_server(
     server: MailServer, settings: Any, monkeypatch: pytest.MonkeyPatch, trusted: Path
 ) -> None:
