@@ -2,7 +2,9 @@
 
 import logging
 import time
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 
 from config.api.problems import Problem
 from config.http.errors import ExchangeError, TimedOut
@@ -13,7 +15,7 @@ from llmproxy.calls.meter import State
 from llmproxy.calls.stop import Stop
 from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
 from llmproxy.dialects.refusals import problem_of
-from llmproxy.dialects.sse import EventParser, EventTooLarge
+from llmproxy.dialects.sse import Event, EventParser, EventTooLarge
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +51,8 @@ class StreamReader:
         self.is_over = False
         # A failure behind bytes that came with it.
         self._failure: Problem | None = None
+        # Whether an answer that was begun has failed.
+        self._is_within = False
         # The end of the wait for usage and last event, once the answer has ended.
         self._end_by: float | None = None
 
@@ -66,7 +70,7 @@ class StreamReader:
         out = bytearray()
         failure = self._read(chunk, out)
         if failure is not None and not self._meter.has_output:
-            if chunk:
+            if chunk and not self._is_within:
                 # An error in place of an answer is a refusal, whatever the status.
                 self._meter.state = State.ENDED
             raise failure
@@ -121,13 +125,11 @@ class StreamReader:
             meter.mark_first_byte()
             if chunk.lstrip().startswith(NO_EVENTS):
                 return ProviderError()
-        for event in self._parser.feed(chunk) if chunk else self._parser.finish():
+        events = iter(self._parser.feed(chunk) if chunk else self._parser.finish())
+        for event in events:
             piece = self._translator.piece(event)
             if piece.failed is not None and (chunk or not meter.is_finished):
-                # A failure may report what the answer before it has used.
-                if meter.has_output:
-                    self._count(piece)
-                self._attempt.failure_report = piece.reported
+                self._count_failure(piece, events)
                 return piece.failed
             had_finished = meter.is_finished
             self._count(piece)
@@ -146,6 +148,31 @@ class StreamReader:
                 return ProviderError()
             self.is_over = True
         return None
+
+    def _count_failure(self, piece: Piece, rest: Iterator[Event]) -> None:
+        """A failure may report what the answer before it has used, or the usage may follow."""
+        if piece.is_within and piece.reported is None:
+            piece.reported = self._late_report(rest)
+        made = piece.reported.output if piece.reported is not None else 0
+        if piece.is_within or made or self._meter.has_output:
+            self._count(piece)
+        self._is_within = piece.is_within
+        self._attempt.failure_report = piece.reported
+
+    def _late_report(self, rest: Iterator[Event]) -> TokenUsage | None:
+        """The usage that comes after the reason for a failure; it is not awaited for long."""
+        with suppress(ExchangeError, EventTooLarge):
+            for event in chain(rest, self._coming(time.monotonic() + USAGE_SECONDS)):
+                piece = self._translator.piece(event)
+                if piece.reported is not None or piece.ended or piece.failed is not None:
+                    return piece.reported
+        return None
+
+    def _coming(self, until: float) -> Iterator[Event]:
+        """The events that come by then."""
+        while chunk := self._exchange.chunk(max(0.0, until - time.monotonic())):
+            yield from self._parser.feed(chunk)
+        yield from self._parser.finish()
 
     def _forward(self, event: bytes, out: bytearray) -> None:
         """Adds an event with the blank line that ends it, which the last one of a stream may lack."""
@@ -178,7 +205,7 @@ def check_head(attempt: Attempt) -> None:
         attempt.meter.state = State.ENDED
         body, key = _refusal_body(exchange), attempt.target.key()
         raise problem_of(head.status, head.headers, body, key=key)
-    attempt.meter.state = State.ANSWERING
+    attempt.meter.state, attempt.has_answered = State.ANSWERING, True
 
 
 def _refusal_body(exchange: Exchange) -> bytes:

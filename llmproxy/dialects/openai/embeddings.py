@@ -1,6 +1,5 @@
 """OpenAI's embeddings, and any server that has them (https://platform.openai.com/docs/api-reference/embeddings)."""
 
-from collections.abc import Callable
 from typing import Any
 
 from llmproxy.dialects.failures import raise_failure
@@ -12,7 +11,8 @@ from llmproxy.dialects.protocol import (
     TokenUsage,
     WholeAnswer,
 )
-from llmproxy.dialects.reading import count_of, parse_json, whole
+from llmproxy.dialects.reading import parse_json, whole
+from llmproxy.dialects.usage import reported_input
 from llmproxy.requests.embeddings import EmbeddingsRequest
 
 
@@ -27,9 +27,9 @@ class Embeddings(Codec):
     ) -> ProviderRequest:
         return target.post("/embeddings", {**request.members, "model": target.model})
 
-    def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
+    def _read(self, body: bytes, target: Target) -> WholeAnswer:
         answer, _ = parse_json(body)
-        raise_failure(answer, answer.get("data") or None, key=key, reported=_reported)
+        raise_failure(answer, answer.get("data") or None, key=target.key, reported=_reported)
         usage = answer.pop("usage", None) or {}
         known = _reported(usage)
         drop_costs(answer)
@@ -47,6 +47,4 @@ def _usage_of(known: TokenUsage) -> dict[str, int]:
 
 
 def _reported(usage: Any) -> TokenUsage | None:
-    counts = [count_of((usage or {}).get(each)) for each in ("prompt_tokens", "total_tokens")]
-    known = next((each for each in counts if each is not None), None)
-    return None if known is None else TokenUsage(known, 0)
+    return reported_input(usage or {})
