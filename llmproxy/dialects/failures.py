@@ -94,10 +94,12 @@ def failure_within(part: dict[str, Any], reason: Any) -> Any:
 
 def failed_choice(choices: Any) -> Any:
     """What ``failure_within`` finds in the first choice that has failed."""
-    if not isinstance(choices, list):
-        return None
-    errors = (failure_within(each, each.get("finish_reason")) for each in choices)
-    return next(filter(None, errors), None)
+    for each in choices if isinstance(choices, list) else ():
+        # Asked of every chunk, nearly all of which have neither.
+        reason = each.get("finish_reason")
+        if (reason or each.get("error")) and (error := failure_within(each, reason)):
+            return error
+    return None
 
 
 def failed_part(error: Any, *, key: str) -> Problem:

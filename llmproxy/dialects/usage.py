@@ -142,13 +142,17 @@ def _parts_of(usage: dict[str, Any]) -> _Parts:
         for each in _members(value, depth=_DEPTH - 1)
     )
     apart = by_time or any(map(top.get, _ANTHROPICS_READ + _ANTHROPICS_WRITTEN))
-    written = _largest(within, _WRITTEN)
+    read, written = _largest(within, _READ), _largest(within, _WRITTEN)
+    alone = _largest(within, _ANTHROPICS_READ)
+    if alone is not None and read == alone + (written or by_time):
+        # Some gateways call all that a cache has done cached.
+        read = alone
     prompt = _first(plain, _PROMPT)
     return _Parts(
         prompt=prompt,
         completion=_first(plain, _COMPLETION),
         total=_first(top, _TOTAL),
-        read=_largest(within, _READ),
+        read=read,
         written=max(written or 0, by_time) or written,
         reasoning=_largest(within, _REASONING),
         is_input=prompt is not None and not any(map(plain.get, _OPENAIS_PROMPT)),
@@ -255,13 +259,13 @@ def _beside(parts: _Parts, prompt: int, completion: int) -> int:
     read, written, reasoning = parts.read or 0, parts.written or 0, parts.reasoning or 0
     every = read + written
     # What is larger than the prompt cannot be within.
-    certain = sum(each for each in (read, written) if each > prompt)
+    certain: int = sum(each for each in (read, written) if each > prompt)
     usual = every if parts.is_input and parts.is_apart else certain
     if not parts.total:
         return every if every > prompt and not certain else usual
     above = parts.total - prompt - completion
     explained = {reasoning} if reasoning > completion else {0, reasoning}
-    for caches in (usual, certain, *((read, written) if not certain else ()), every):
+    for caches in (usual, certain, read, written, every):
         if above - caches in explained:
             return caches
     return usual if above >= usual else certain

@@ -56,8 +56,7 @@ class EventTranslator(ChatTranslator):
         data = data.strip()
         if data == LAST:
             # An answer without a reason for its end was cut on the way.
-            failed = None if self._finished else ProviderError()
-            return Piece(ended=self._finished, failed=failed)
+            return Piece(ended=self._finished, failed=None if self._finished else ProviderError())
         chunk, is_json = parse_json(data)
         choices = chunk.get("choices")
         is_chunk = isinstance(choices, list)
