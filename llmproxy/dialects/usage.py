@@ -265,7 +265,7 @@ def _beside(parts: _Parts, prompt: int, completion: int) -> int:
         return every if every > prompt and not certain else usual
     above = parts.total - prompt - completion
     explained = {reasoning} if reasoning > completion else {0, reasoning}
-    for caches in (usual, certain, read, written, every):
+    for caches in (usual, certain, *filter(None, (read, written, every))):
         if above - caches in explained:
             return caches
     return usual if above >= usual else certain
