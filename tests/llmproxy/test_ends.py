@@ -12,6 +12,7 @@ from llmproxy.calls.relay import complete, stream
 from llmproxy.dialects import ends
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.chat_answers import DONE
+from llmproxy.dialects.failures import FailedAnswer
 from llmproxy.dialects.protocol import (
     Piece,
     ProviderError,
@@ -366,3 +367,42 @@ def test_a_failure_inside_an_answer_goes_on_before_the_first_byte(
 def the_charge() -> tuple[Any, ...]:
     columns = ("end", "input_tokens", "output_tokens", "source")
     return UsageRecord.objects.values_list(*columns).get()
+
+
+FAILED_RESPONSES: list[tuple[str, Json]] = [
+    ("response.failed", {"status": "failed", "error": {"code": "server_error", "message": "no"}}),
+    ("response.failed", {"status": "failed", "error": None}),
+    ("response.failed", {}),
+    ("response.cancelled", {"status": "cancelled"}),
+    ("response.completed", {"status": "failed", "error": None}),
+    ("response.completed", {"status": "completed", "error": {"message": "no"}}),
+    ("response.incomplete", {"incomplete_details": {"reason": "error"}}),
+]
+
+
+@pytest.mark.parametrize(("kind", "members"), FAILED_RESPONSES)
+def test_a_response_that_has_failed_is_a_failure_whatever_its_last_event_is(
+    kind: str, members: Json
+) -> None:
+    codec = DIALECTS["openai"].codecs[Surface.RESPONSES]
+    call = responses.parse({"input": "x", "stream": True})
+    translator = codec.translator(call, target=target(), called=None)
+    response = {"id": "r", "output": [], "usage": ANTHROPICS, **members}
+    last = event({"type": kind, "response": response})
+    *_, piece = _pieces(translator, [*first_events("responses"), last])
+    assert isinstance(piece.failed, ProviderError)
+    assert piece.reported == TokenUsage(4241, 7)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{"status": "failed", "error": None}, {"status": "failed"}, {"status": "cancelled"},
+     {"status": "incomplete", "incomplete_details": {"reason": "abort"}}],
+)  # fmt: skip
+def test_a_whole_response_that_has_failed_is_a_failure(members: Json) -> None:
+    codec = DIALECTS["openai"].codecs[Surface.RESPONSES]
+    body = dumps({"id": "r", "output": [], "usage": ANTHROPICS, **members}).encode()
+    with pytest.raises(FailedAnswer) as caught:
+        codec.answer(body, target=target())
+    assert isinstance(caught.value.problem, ProviderError)
+    assert caught.value.reported == TokenUsage(4241, 7)

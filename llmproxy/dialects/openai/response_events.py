@@ -36,7 +36,7 @@ _ENDS = frozenset({"response.completed", _INCOMPLETE})
 _FAILURES = frozenset({"response.failed", "response.cancelled"})
 # The kinds of events that pass: these, and how a thing of a response goes on.
 _KINDS = frozenset({
-    "keepalive", "response.created", "response.queued", "response.in_progress", "response.failed", *_ENDS,
+    "keepalive", "response.created", "response.queued", "response.in_progress", *_ENDS, *_FAILURES,
 })  # fmt: skip
 _THING = re.compile(
     r"response\.(?:output_item|content_part|output_text|output_text\.annotation|refusal|function_call_arguments"
