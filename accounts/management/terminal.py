@@ -1,7 +1,9 @@
 """Prompts, look-ups and refusals that the management commands share."""
 
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import date
 from getpass import getpass
 
 from django.core.management.base import CommandError
@@ -35,6 +37,14 @@ def user_of(email: str) -> User:
     if user is None:
         raise CommandError("There is no user with this email.")
     return user
+
+
+def month_argument(text: str) -> date:
+    """The first day of a month that is written as 2026-11, for arguments."""
+    try:
+        return date.fromisoformat(f"{text}-01")
+    except ValueError:
+        raise ArgumentTypeError("must be a month, as 2026-11") from None
 
 
 @contextmanager

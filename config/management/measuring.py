@@ -36,6 +36,7 @@ from llmproxy.calls import call as calls
 from llmproxy.calls import outbox, watch
 from llmproxy.calls.call import Call
 from llmproxy.catalogue.choosing import surfaces_of
+from llmproxy.dialects import ends
 from llmproxy.models import Route
 from usage.models import UsageRecord
 from usage.settlement import Settlement
@@ -65,6 +66,7 @@ def register() -> None:
     request_log.refused.append(note_refusal)
     failed_logins.failures.append(unfailing(metrics.SIGN_INS_REFUSED.inc))
     calls.ended.append(note_call)
+    ends.unknown.append(note_unknown_end)
     serving.started.append(start)
     serving.worker_started.extend((start, serve_worker))
 
@@ -121,6 +123,11 @@ def note_call(call: Call, settlement: Settlement) -> None:
         if meter.deltas > 1:
             mean = (meter.delta_at - meter.first_delta_at) / (meter.deltas - 1)
             metrics.PER_CHUNK.labels(*asked).observe(mean)
+
+
+@unfailing
+def note_unknown_end(provider: str) -> None:
+    metrics.UNKNOWN_ENDS.labels(provider).inc()
 
 
 def start() -> None:

@@ -17,6 +17,7 @@ SIGN_INS_REFUSED = Counter("shell_sign_ins_refused", "Wrong passwords.")
 CALLS = Counter("shell_calls", "Model calls that ended.", ("surface", "model", "provider", "end"))
 COST = Counter("shell_cost_dollars", "Cost of calls.", ("model", "provider"))
 ABANDONED = Counter("shell_abandoned_attempts", "Attempts given up.", ("provider",))
+UNKNOWN_ENDS = Counter("shell_unknown_finish_reasons", "Taken for a stop.", ("provider",))
 OPEN = Gauge("shell_calls_open", "Under way.", ("kind",), multiprocess_mode="livesum")
 ASKED = ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model")
 TOKENS = Histogram(

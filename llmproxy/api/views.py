@@ -136,8 +136,8 @@ class ModelCallViewSet(ViewSet):
             call = Call(admission, has_left=disconnect_check(request.META))
             answer = stream(call) if asked.stream else complete(call)
         except Problem as problem:
-            remaining = {} if call is None else call.remaining(now=timezone.now())
-            problem.headers |= remaining | limits
+            of_call = {} if call is None else call.remaining(now=timezone.now()) | call.advice()
+            problem.headers |= of_call | limits
             # Callers may name any text as a model; what is none may be a secret.
             if asked is not None and not isinstance(problem, UnknownModel):
                 problem.concerning(model=asked.model or settings.LLM_DEFAULT_MODEL)

@@ -41,6 +41,7 @@ class Attempt:
         "exchange",
         "failure",
         "failure_report",
+        "has_answered",
         "meter",
         "share",
         "target",
@@ -56,6 +57,8 @@ class Attempt:
         self.meter = Meter()
         self.asked_at: datetime = timezone.now()
         self.exchange: Exchange | None = None
+        # Whether the head of an answer has come, with the status 200.
+        self.has_answered = False
         self.failure: Exception | None = None
         # The usage that a failure in place of an answer reports.
         self.failure_report: TokenUsage | None = None

@@ -22,7 +22,7 @@ from llmproxy.calls.admission import Admission
 from llmproxy.calls.attempt import MAX_ANSWER, Attempt
 from llmproxy.calls.call import Call
 from llmproxy.dialects.failures import last_usage
-from llmproxy.dialects.protocol import MALFORMED, Codec
+from llmproxy.dialects.usage import reported, reported_input
 from llmproxy.requests.call_request import Surface
 
 log = logging.getLogger(__name__)
@@ -124,14 +124,11 @@ def read(call: Call, attempt: Attempt) -> bytes:
     return b"".join(pieces)
 
 
-def note_unread(attempt: Attempt, codec: Codec, tail: bytes) -> None:
+def note_unread(attempt: Attempt, surface: Surface, tail: bytes) -> None:
     """Notes that an answer could not be read, with the usage at its end."""
     log.warning("answer_unread", extra={"provider": attempt.target.provider})
-    try:
-        report = codec.reported(last_usage(tail))
-    except MALFORMED:
-        report = None
-    attempt.meter.mark_unread(report)
+    read = reported_input if surface is Surface.EMBEDDINGS else reported
+    attempt.meter.mark_unread(read(last_usage(tail) or {}))
 
 
 def aside(call: Call, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

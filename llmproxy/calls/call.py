@@ -95,6 +95,16 @@ class Call:
     def end(self) -> End | None:
         return None if self._settled is None else self._settled.settlement.end
 
+    def advice(self) -> dict[str, str]:
+        """The header that keeps SDKs from repeating a failed call by themselves, where a provider has answered it.
+
+        They would repeat it twice, and each answer costs as much.
+        """
+        attempt = self.attempt
+        has_answered = attempt is not None and attempt.has_answered
+        was_reported = any(each.is_reported for each in self.abandoned)
+        return {"x-should-retry": "false"} if has_answered or was_reported else {}
+
     def so_far(self) -> SoFar:
         """The charge if this process died now; unknown for a one-shot answer before its end."""
         attempt, spent = self.attempt, Spent()

@@ -2,7 +2,9 @@
 
 import logging
 import time
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from math import inf
 
 from config.api.problems import Problem
@@ -50,8 +52,8 @@ class StreamReader:
         self._meter = attempt.meter
         self._limit = admission.reservation.output_limit
         self._parser = EventParser()
-        self._codec = attempt.target.codec(admission.request.surface)
-        self._translator = self._codec.translator(
+        self._surface = admission.request.surface
+        self._translator = attempt.target.codec(self._surface).translator(
             admission.request,
             target=attempt.target,
             called=attempt.own_model_name(admission.model),
@@ -59,6 +61,8 @@ class StreamReader:
         self.is_over = False
         # A failure behind bytes that came with it.
         self._failure: Problem | None = None
+        # Whether an answer that was begun has failed.
+        self._is_within = False
         # The end of the wait for usage and last event, once the answer has ended.
         self._end_by: float | None = None
         # The most bytes of the stream, those that have come, and once it cannot be read, why, and its end.
@@ -88,7 +92,7 @@ class StreamReader:
             self._unread, self._tail = failure, chunk[-TAIL:]
             return bytes(out)
         if failure is not None and not self._meter.has_output:
-            if chunk:
+            if chunk and not self._is_within:
                 # An error in place of an answer is a refusal, whatever the status.
                 self._meter.state = State.ENDED
             raise failure
@@ -113,7 +117,7 @@ class StreamReader:
         if not self._meter.has_output and self._size <= TAIL and is_refusal(self._tail):
             self._meter.state = State.ENDED
         else:
-            note_unread(self._attempt, self._codec, self._tail)
+            note_unread(self._attempt, self._surface, self._tail)
         raise self._unread
 
     def finish(self) -> None:
@@ -165,8 +169,9 @@ class StreamReader:
             events = self._parser.feed(chunk) if chunk else self._parser.finish()
         except EventTooLarge:
             return UnreadableAnswer(goes_on=False)
-        for event in events:
-            failed = self._read_event(event, out, is_end=not chunk)
+        coming = iter(events)
+        for event in coming:
+            failed = self._read_event(event, coming, out, is_end=not chunk)
             if failed is not None or self.is_over:
                 return failed
         if not chunk:
@@ -191,13 +196,12 @@ class StreamReader:
             return TooLarge(f"the answer is over {self._most} bytes", sent=True)
         return None
 
-    def _read_event(self, event: Event, out: bytearray, *, is_end: bool) -> Problem | None:
+    def _read_event(
+        self, event: Event, rest: Iterator[Event], out: bytearray, *, is_end: bool
+    ) -> Problem | None:
         meter, piece = self._meter, self._translator.piece(event)
         if piece.failed is not None and not (is_end and meter.is_finished):
-            # A failure may report what the answer before it has used.
-            if meter.has_output:
-                self._count(piece)
-            self._attempt.failure_report = piece.reported
+            self._count_failure(piece, rest)
             return piece.failed
         had_finished = meter.is_finished
         self._count(piece)
@@ -211,6 +215,31 @@ class StreamReader:
             log.warning("provider_past_its_limit")
             return ProviderError()
         return None
+
+    def _count_failure(self, piece: Piece, rest: Iterator[Event]) -> None:
+        """A failure may report what the answer before it has used, or the usage may follow."""
+        if piece.is_within and piece.reported is None:
+            piece.reported = self._late_report(rest)
+        made = piece.reported.output if piece.reported is not None else 0
+        if piece.is_within or made or self._meter.has_output:
+            self._count(piece)
+        self._is_within = piece.is_within
+        self._attempt.failure_report = piece.reported
+
+    def _late_report(self, rest: Iterator[Event]) -> TokenUsage | None:
+        """The usage that comes after the reason for a failure; it is not awaited for long."""
+        with suppress(ExchangeError, EventTooLarge):
+            for event in chain(rest, self._coming(time.monotonic() + USAGE_SECONDS)):
+                piece = self._translator.piece(event)
+                if piece.reported is not None or piece.ended or piece.failed is not None:
+                    return piece.reported
+        return None
+
+    def _coming(self, until: float) -> Iterator[Event]:
+        """The events that come by then."""
+        while chunk := self._exchange.chunk(max(0.0, until - time.monotonic())):
+            yield from self._parser.feed(chunk)
+        yield from self._parser.finish()
 
     def _forward(self, event: bytes, out: bytearray) -> None:
         """Adds an event with the blank line that ends it, which the last one of a stream may lack."""
@@ -243,7 +272,7 @@ def check_head(attempt: Attempt) -> None:
         attempt.meter.state = State.ENDED
         body, key = _refusal_body(exchange), attempt.target.key()
         raise problem_of(head.status, head.headers, body, key=key)
-    attempt.meter.state = State.ANSWERING
+    attempt.meter.state, attempt.has_answered = State.ANSWERING, True
 
 
 def _refusal_body(exchange: Exchange) -> bytes:

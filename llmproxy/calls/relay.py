@@ -90,7 +90,8 @@ def _read_answer(call: Call, attempt: Attempt) -> dict[str, Any]:
         raise OverShare("the provider is silent", sent=True)
     check_head(attempt)
     meter.mark_first_byte()
-    codec = attempt.target.codec(call.admission.request.surface)
+    surface = call.admission.request.surface
+    codec = attempt.target.codec(surface)
     body = b""
     try:
         body = bodies.read(call, attempt)
@@ -99,7 +100,7 @@ def _read_answer(call: Call, attempt: Attempt) -> dict[str, Any]:
         )
     except bodies.NotRead as unread:
         if not call.stop and not isinstance(unread.failure, TimedOut):
-            bodies.note_unread(attempt, codec, unread.tail)
+            bodies.note_unread(attempt, surface, unread.tail)
         raise unread.failure from None
     except FailedAnswer as failed:
         meter.report = failed.reported
@@ -109,7 +110,7 @@ def _read_answer(call: Call, attempt: Attempt) -> dict[str, Any]:
         if is_refusal(body):
             meter.state = State.ENDED
         elif isinstance(problem, UnreadableAnswer):
-            bodies.note_unread(attempt, codec, body[-bodies.TAIL :])
+            bodies.note_unread(attempt, surface, body[-bodies.TAIL :])
         raise
     meter.state = State.FINISHED
     return answer

@@ -1,6 +1,5 @@
 """What callers of chat completions get in the same way from providers of every dialect."""
 
-from collections.abc import Callable
 from typing import Any
 
 from config.api.handlers import openai_error
@@ -23,10 +22,8 @@ class ChatCodec(Codec):
 class ChatTranslator(Translator):
     """The translator of one stream; ``include_usage``: its caller wants the usage before the end."""
 
-    def __init__(
-        self, *, include_usage: bool, key: Callable[[], str], called: str | None = None
-    ) -> None:
-        super().__init__(key=key, called=called)
+    def __init__(self, *, include_usage: bool, **given: Any) -> None:
+        super().__init__(**given)
         self._include_usage = include_usage
         self._finished = False
 

@@ -7,9 +7,11 @@ from math import ceil
 from typing import Any
 
 from config.api.problems import Problem
+from llmproxy.dialects import ends
 from llmproxy.dialects.protocol import TokenUsage, UnreadableAnswer
 from llmproxy.dialects.reading import parse_json
 from llmproxy.dialects.refusals import error_in, is_too_long, problem_of
+from llmproxy.dialects.usage import reported
 
 # The codes of OpenAI's responses that failed by what they were asked.
 _OF_THE_REQUEST = frozenset({
@@ -47,6 +49,10 @@ _STATUSES = {
     # TGI's.
     "validation": 422,
     "overloaded": 429,
+    # Reasons for which an answer was broken off: DeepSeek's and others'.
+    "insufficient_system_resource": 503,
+    "capacity": 503,
+    "timeout": 504,
 }
 _UNKNOWN = 500
 # Members of an error that hold its status, as a number or as a kind.
@@ -118,17 +124,44 @@ def is_refusal(body: bytes) -> bool:
         return False
 
 
+def failure_within(part: dict[str, Any], reason: Any) -> Any:
+    """The error of a part of an answer, or a reason for its end that says that it has failed; None without either."""
+    return part.get("error") or (reason if reason and ends.is_failure(reason) else None)
+
+
+def failed_choice(choices: Any) -> Any:
+    """What ``failure_within`` finds in the first choice that has failed."""
+    for each in choices if isinstance(choices, list) else ():
+        # Asked of every chunk, nearly all of which have neither.
+        reason = each.get("finish_reason")
+        if (reason or each.get("error")) and (error := failure_within(each, reason)):
+            return error
+    return None
+
+
+def failed_part(error: Any, *, key: str) -> Problem:
+    """The problem of what ``failure_within`` has found."""
+    is_reason = isinstance(error, str) and ends.is_failure(error)
+    return failure_of({"error": {"code": error} if is_reason else error}, key=key)
+
+
 def raise_failure(
     answer: Any,
     made: Any,
     *,
     key: Callable[[], str],
-    reported: Callable[[Any], TokenUsage | None],
+    error: Any = None,
+    reported: Callable[[Any], TokenUsage | None] = reported,
 ) -> None:
-    """Raises what a whole answer says of its failure, where it is one, or has no list of what was ``made``."""
+    """Raises what a whole answer says of its failure, where it is one, or has no list of what was ``made``.
+
+    ``error`` is that of a part of it.
+    """
     has_failed = is_failure(answer)
-    if has_failed or not isinstance(made, list):
-        problem = failure_of(answer, key=key()) if has_failed else UnreadableAnswer()
+    if has_failed or error or not isinstance(made, list):
+        problem: Problem = UnreadableAnswer()
+        if has_failed or error:
+            problem = failure_of(answer, key=key()) if has_failed else failed_part(error, key=key())
         known = reported(answer.get("usage"))
         raise problem if known is None else FailedAnswer(problem, known)
 

@@ -96,6 +96,7 @@ class Piece:
 
     ``forward`` holds the bytes for the caller, ``size`` the bytes of text in it that count as output. ``finished``: the
     answer has its finish reason. ``ended``: the stream is over. ``failed``: the provider reported an error instead.
+    ``is_within``: an answer that was begun has failed, so that it costs what it reports, if need be afterwards.
     ``prompt`` is the prompt's usage where it is known before the whole. A chunk without choices, such as one with the
     usage, is not in ``forward``.
     """
@@ -105,6 +106,7 @@ class Piece:
     finished: bool = False
     ended: bool = False
     failed: Problem | None = None
+    is_within: bool = False
     reported: TokenUsage | None = None
     prompt: PromptUsage | None = None
 
@@ -120,9 +122,12 @@ class WholeAnswer(NamedTuple):
 class Translator(ABC):
     """Reads the events of one stream, in order. ``called`` is the callers' name of the model, if it is another."""
 
-    def __init__(self, *, key: Callable[[], str], called: str | None = None) -> None:
+    def __init__(
+        self, *, key: Callable[[], str], called: str | None = None, provider: str = ""
+    ) -> None:
         self._key = key
         self._called = called
+        self._provider = provider
 
     def piece(self, event: Event) -> Piece:
         if event.data is None:
@@ -161,16 +166,12 @@ class Codec(ABC):
     def answer(self, body: bytes, *, target: "Target") -> WholeAnswer:
         """Reads a whole answer. Raises a problem for a failure, or ``FailedAnswer`` where it reports tokens."""
         try:
-            return self._read(body, target.key)
+            return self._read(body, target)
         except MALFORMED as error:
             raise unreadable(error) from None
 
     @abstractmethod
-    def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer: ...
-
-    def reported(self, usage: Any) -> TokenUsage | None:
-        """The tokens that a ``usage`` object reports."""
-        return None
+    def _read(self, body: bytes, target: "Target") -> WholeAnswer: ...
 
     def completed(
         self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None

@@ -935,7 +935,8 @@ class TestTokens:
         assert [piece.reported for piece in given] == [
             None,
             TokenUsage(30, 9, 15, cache_write=4),
-            TokenUsage(16, 10, 0, cache_write=4),
+            # A zero takes nothing back.
+            TokenUsage(31, 10, 15, cache_write=4),
             None,
         ]
         assert len(chunks_of(given)) == 1

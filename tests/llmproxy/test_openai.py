@@ -16,7 +16,7 @@ from config.api.problems import Problem
 from llmproxy.dialects import refusals
 from llmproxy.dialects.failures import failure_of
 from llmproxy.dialects.openai import ChatCompletions
-from llmproxy.dialects.openai.usage import reported, usage_for_caller
+from llmproxy.dialects.openai.usage import usage_for_caller
 from llmproxy.dialects.protocol import (
     Piece,
     ProviderError,
@@ -29,6 +29,7 @@ from llmproxy.dialects.protocol import (
 from llmproxy.dialects.reading import usage_of
 from llmproxy.dialects.refusals import ContextTooLong
 from llmproxy.dialects.sse import Event, EventParser
+from llmproxy.dialects.usage import reported
 from llmproxy.requests.chat import Chat, parse
 from tests.llmproxy.targets import refusal_of, target
 

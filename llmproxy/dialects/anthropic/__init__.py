@@ -1,15 +1,12 @@
 """Anthropic's Messages API (https://docs.anthropic.com/en/api/messages), for callers of chat completions."""
 
-from collections.abc import Callable
-from typing import Any
-
-from llmproxy.dialects.anthropic.answer import completion, reported
+from llmproxy.dialects.anthropic.answer import completion
 from llmproxy.dialects.anthropic.events import EventTranslator
 from llmproxy.dialects.anthropic.outgoing import message_request
 from llmproxy.dialects.anthropic.overhead import prompt_overhead
 from llmproxy.dialects.chat_answers import ChatCodec
-from llmproxy.dialects.failures import raise_failure
-from llmproxy.dialects.protocol import ProviderRequest, Target, TokenUsage, WholeAnswer
+from llmproxy.dialects.failures import failure_within, raise_failure
+from llmproxy.dialects.protocol import ProviderRequest, Target, WholeAnswer
 from llmproxy.dialects.reading import parse_json_exactly
 from llmproxy.requests.chat import Chat
 
@@ -29,16 +26,19 @@ class ChatCompletions(ChatCodec):
         body = message_request(request, model=target.model, output_limit=output_limit)
         return target.post("/v1/messages", body, streamed=request.stream)
 
-    def reported(self, usage: Any) -> TokenUsage | None:
-        return reported(usage)
-
-    def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
+    def _read(self, body: bytes, target: Target) -> WholeAnswer:
         message = parse_json_exactly(body)
-        raise_failure(message, message.get("content"), key=key, reported=reported)
-        return completion(message)
+        error = failure_within({}, message.get("stop_reason"))
+        raise_failure(message, message.get("content"), key=target.key, error=error)
+        return completion(message, provider=target.provider)
 
     def translator(self, request: Chat, *, target: Target, called: str | None) -> EventTranslator:
-        return EventTranslator(include_usage=request.include_usage, called=called, key=target.key)
+        return EventTranslator(
+            include_usage=request.include_usage,
+            called=called,
+            key=target.key,
+            provider=target.provider,
+        )
 
 
 def api_key(key: str) -> dict[str, str]:

@@ -10,27 +10,20 @@ from json import dumps
 from typing import Any
 
 from llmproxy.dialects.anthropic.blocks import SIGNED
-from llmproxy.dialects.protocol import PromptUsage, TokenUsage, WholeAnswer
-from llmproxy.dialects.reading import count_of, size_of, usage_of
-
-_FINISH = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "pause_turn": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-    "refusal": "content_filter",
-}
+from llmproxy.dialects.ends import finish_reason
+from llmproxy.dialects.protocol import WholeAnswer
+from llmproxy.dialects.reading import size_of, usage_of
+from llmproxy.dialects.usage import reported
 
 
-def completion(message: dict[str, Any]) -> WholeAnswer:
+def completion(message: dict[str, Any], *, provider: str) -> WholeAnswer:
     """The completion that a message becomes."""
     translated, size = _message(message["content"])
     choice = {
         "index": 0,
         "message": translated,
-        "finish_reason": finish_reason(message.get("stop_reason")),
+        # Not every server of this API says one.
+        "finish_reason": finish_reason(message.get("stop_reason") or "stop", provider=provider),
         "logprobs": None,
     }
     answer = {
@@ -44,38 +37,6 @@ def completion(message: dict[str, Any]) -> WholeAnswer:
     if known is not None:
         answer["usage"] = usage_of(known)
     return WholeAnswer(answer, known, size)
-
-
-def finish_reason(stop_reason: str | None) -> str:
-    """OpenAI's finish reason; ``stop`` for an unknown one."""
-    return _FINISH.get(stop_reason or "", "stop")
-
-
-def reported(usage: Any) -> TokenUsage | None:
-    """The token usage of a ``usage`` object, None unless it has both kinds. An explicit zero is a report."""
-    known = prompt(usage)
-    if known is None or (output := count_of(usage.get("output_tokens"))) is None:
-        return None
-    details = usage.get("output_tokens_details")
-    thinking = details.get("thinking_tokens") if isinstance(details, dict) else None
-    return TokenUsage(
-        input=known.input,
-        output=output,
-        cached_input=known.cached_input,
-        cache_write=known.cache_write,
-        # Not every server of this API reports it.
-        reasoning=count_of(thinking) or 0,
-    )
-
-
-def prompt(usage: Any) -> PromptUsage | None:
-    """The usage of the prompt alone. ``input_tokens`` excludes those read from or written to a cache."""
-    if not isinstance(usage, dict) or (fresh := count_of(usage.get("input_tokens"))) is None:
-        return None
-    read, written = (
-        count_of(usage.get(f"cache_{how}_input_tokens")) or 0 for how in ("read", "creation")
-    )
-    return PromptUsage(input=fresh + read + written, cached_input=read, cache_write=written)
 
 
 def _message(blocks: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:

@@ -10,19 +10,18 @@ from typing import Any
 
 from llmproxy.dialects.anthropic.answer import (
     arguments_of,
-    finish_reason,
     hidden_thought,
-    prompt,
-    reported,
     signature,
     thought,
     tool_call,
 )
 from llmproxy.dialects.chat_answers import DONE, ChatTranslator
-from llmproxy.dialects.failures import failure_of
+from llmproxy.dialects.ends import finish_reason
+from llmproxy.dialects.failures import failed_part, failure_of, failure_within
 from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
 from llmproxy.dialects.reading import parse_json_exactly, size_of, usage_of
 from llmproxy.dialects.sse import Event, data_event
+from llmproxy.dialects.usage import Report
 
 _WITHOUT_ARGUMENTS = frozenset({"text", "thinking", "redacted_thinking"})
 
@@ -43,7 +42,7 @@ class EventTranslator(ChatTranslator):
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self._head: dict[str, Any] = {}
-        self._usage: dict[str, Any] = {}
+        self._report = Report()
         self._tools = 0
         # The id of the last call of a tool.
         self._last_call: str | None = None
@@ -87,10 +86,9 @@ class EventTranslator(ChatTranslator):
             "created": int(time.time()),
             "model": self._called or message["model"],
         }
-        self._merge_usage(message.get("usage"))
-        self._forget_output()
+        self._report.add(message.get("usage"), is_final=False)
         role = {"role": "assistant", "content": ""}
-        return Piece(forward=self._chunk(role), prompt=prompt(self._usage))
+        return Piece(forward=self._chunk(role), prompt=self._report.prompt)
 
     def _block_start(self, index: Any, block: dict[str, Any]) -> Piece:
         self._newest = self._blocks[index] = _Block(block["type"])
@@ -136,24 +134,21 @@ class EventTranslator(ChatTranslator):
         return self._newest if index is None else self._blocks.get(index, self._newest)
 
     def _message_delta(self, data: dict[str, Any]) -> Piece:
-        self._merge_usage(data.get("usage"))
         reason = (data.get("delta") or {}).get("stop_reason")
-        if reason is None and not self._finished:
-            self._forget_output()
+        # An output count from before the stop reason is not final.
+        is_end = self._finished or reason is not None
+        known, forward = self._report.add(data.get("usage"), is_final=is_end), b""
+        if not is_end:
             return Piece()
-        known, forward = reported(self._usage) if data.get("usage") else None, b""
+        if error := failure_within({}, reason):
+            failed = failed_part(error, key=self._key())
+            return Piece(failed=failed, is_within=True, reported=known)
         if not self._finished:
             self._finished = True
-            forward = self._chunk({}, finish=finish_reason(reason))
+            forward = self._chunk(
+                {}, finish=finish_reason(reason or "stop", provider=self._provider)
+            )
         return Piece(forward=forward, finished=True, reported=known)
-
-    def _merge_usage(self, usage: Any) -> None:
-        if isinstance(usage, dict):
-            self._usage |= {name: value for name, value in usage.items() if value is not None}
-
-    def _forget_output(self) -> None:
-        """Drops an output count from before the stop reason: it is not final."""
-        self._usage.pop("output_tokens", None)
 
     def _text(self, member: str, text: str) -> Piece:
         if not text:

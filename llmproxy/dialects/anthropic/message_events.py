@@ -4,15 +4,14 @@ Token counts are cumulative: the last value of each field counts. The start of a
 only; an output count is final once the message has its stop reason. So the last ``message_delta`` says what is charged.
 """
 
-from dataclasses import replace
 from json import dumps
 from typing import Any
 
 from config.api.handlers import anthropic_error
 from config.api.problems import Problem
 from config.middleware.request_id import current as request_id
-from llmproxy.dialects.anthropic.answer import prompt, reported
-from llmproxy.dialects.failures import failure_of
+from llmproxy.dialects.ends import stop_reason
+from llmproxy.dialects.failures import failed_part, failure_of, failure_within
 from llmproxy.dialects.passing import (
     OtherTexts,
     drop_costs,
@@ -21,8 +20,9 @@ from llmproxy.dialects.passing import (
     without_costs,
 )
 from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage, Translator
-from llmproxy.dialects.reading import parse_json
+from llmproxy.dialects.reading import count_of, parse_json
 from llmproxy.dialects.sse import Event, data_event
+from llmproxy.dialects.usage import Report, merged
 
 # The kinds of blocks and of their pieces that pass. Others belong to tools that the provider runs.
 BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
@@ -47,9 +47,10 @@ class MessageTranslator(Translator):
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self._begun = False
-        # The event with the stop reason, and the usage so far.
+        # The event with the stop reason, and the usage so far: as it is written, and as it is read.
         self._last: dict[str, Any] | None = None
         self._usage: dict[str, Any] = {}
+        self._report = Report()
         self._others = OtherTexts(NO_TEXT)
         # The indexes of the blocks that are skipped: clients count those that they get.
         self._skipped: set[int] = set()
@@ -74,13 +75,14 @@ class MessageTranslator(Translator):
         kind, usage = given["type"], given.get("usage")
         if kind == "message_start":
             usage = given["message"].get("usage")
-        self._merge_usage(usage)
+        if isinstance(usage, dict):
+            self._usage = merged(self._usage, without_costs(usage))
         changed = may_hold_costs(data) and drop_costs(given)
         is_ordinary = is_json and not changed and event.event == kind
         piece, raw = Piece(), event.raw if is_ordinary else b""
         match kind:
             case "message_start":
-                piece = self._start(given)
+                piece = self._start(given, usage)
             case "content_block_start" | "content_block_delta" | "content_block_stop":
                 piece = self._block(given, raw)
             case "message_delta":
@@ -96,16 +98,17 @@ class MessageTranslator(Translator):
                 piece = Piece(forward=(raw or named_event(given)) if self._begun else KEEP_ALIVE)
         return piece
 
-    def _start(self, given: dict[str, Any]) -> Piece:
+    def _start(self, given: dict[str, Any], usage: Any) -> Piece:
         message, self._begun = given["message"], True
         if self._called is not None:
             message["model"] = self._called
         # Clients read the prompt's tokens here, and an output count that is no more than a beginning.
         message["usage"] = {"input_tokens": 0, "output_tokens": 0, **self._usage}
         self._usage.pop("output_tokens", None)
+        self._report.add(usage, is_final=False)
         message["content"] = known_blocks(message.get("content") or [])
         size = sum(map(size_of_part, message["content"])) + self._others.size(given, message)
-        return Piece(forward=named_event(given), size=size, prompt=prompt(self._usage))
+        return Piece(forward=named_event(given), size=size, prompt=self._report.prompt)
 
     def _block(self, given: dict[str, Any], raw: bytes) -> Piece:
         if not self._begun:
@@ -124,21 +127,23 @@ class MessageTranslator(Translator):
 
     def _message_delta(self, given: dict[str, Any], usage: Any) -> Piece:
         delta = given.get("delta") or {}
-        if delta.get("stop_reason") is None and self._last is None:
+        reason = delta.get("stop_reason")
+        if reason is None and self._last is None:
             # An output count from before the stop reason is not final.
             self._usage.pop("output_tokens", None)
+            self._report.add(usage, is_final=False)
             return Piece()
+        known = self._report.add(usage)
+        if error := failure_within({}, reason):
+            failed = failed_part(error, key=self._key())
+            return Piece(failed=failed, is_within=True, reported=known)
+        if reason:
+            delta = {**delta, "stop_reason": stop_reason(reason, provider=self._provider)}
         others = {
             name: each for name, each in given.items() if name not in ("usage", *_PARTS) and each
         }
         self._last = {"type": "message_delta", "delta": delta, **(self._last or {}), **others}
-        known = reported(self._usage) if usage else None
         return Piece(size=self._others.size(given, delta), finished=True, reported=known)
-
-    def _merge_usage(self, usage: Any) -> None:
-        if isinstance(usage, dict):
-            kept = without_costs(usage)
-            self._usage |= {name: value for name, value in kept.items() if value is not None}
 
 
 def named_event(data: dict[str, Any]) -> bytes:
@@ -147,18 +152,20 @@ def named_event(data: dict[str, Any]) -> bytes:
 
 
 def usage_of(kept: dict[str, Any], charged: TokenUsage) -> dict[str, Any]:
-    """The provider's usage where it is what is charged, and else the usage charged."""
-    known = reported(kept)
-    # All but the reasoning, which is a part of the output.
-    if known is not None and replace(known, reasoning=charged.reasoning) == charged:
-        return kept
-    return {
-        **kept,
+    """The provider's usage where it is what is charged, by Anthropic's names, and else the usage charged."""
+    counts = {
         "input_tokens": charged.input - charged.cached_input - charged.cache_write,
         "cache_read_input_tokens": charged.cached_input,
         "cache_creation_input_tokens": charged.cache_write,
         "output_tokens": charged.output,
     }
+    is_named = all(
+        count_of(kept.get(name)) is not None for name in ("input_tokens", "output_tokens")
+    )
+    if is_named and all(counts[name] == (count_of(kept.get(name)) or 0) for name in counts):
+        return kept
+    total = {"total_tokens": charged.input + charged.output} if "total_tokens" in kept else {}
+    return {**kept, **counts, **total}
 
 
 def known_blocks(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,11 +1,9 @@
 """Anthropic's Messages API for its own callers: requests and answers keep their shapes."""
 
 from collections import Counter
-from collections.abc import Callable
 from json import dumps
 from typing import Any
 
-from llmproxy.dialects.anthropic.answer import reported
 from llmproxy.dialects.anthropic.message_events import (
     NO_TEXT,
     MessageTranslator,
@@ -14,7 +12,8 @@ from llmproxy.dialects.anthropic.message_events import (
     usage_of,
 )
 from llmproxy.dialects.anthropic.overhead import TOOLS_PROMPT
-from llmproxy.dialects.failures import raise_failure
+from llmproxy.dialects.ends import stop_reason
+from llmproxy.dialects.failures import failure_within, raise_failure
 from llmproxy.dialects.passing import OtherTexts, drop_costs, without_costs
 from llmproxy.dialects.protocol import (
     Codec,
@@ -24,6 +23,7 @@ from llmproxy.dialects.protocol import (
     WholeAnswer,
 )
 from llmproxy.dialects.reading import parse_json_exactly
+from llmproxy.dialects.usage import reported
 from llmproxy.prompts.estimates import text_tokens
 from llmproxy.requests.messages import Block, Messages
 
@@ -63,17 +63,20 @@ class MessageCodec(Codec):
             body["stream"] = True
         return target.post("/v1/messages", body, streamed=request.stream, headers=request.headers)
 
-    def reported(self, usage: Any) -> TokenUsage | None:
-        return reported(usage)
-
-    def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
+    def _read(self, body: bytes, target: Target) -> WholeAnswer:
         answer = parse_json_exactly(body)
-        raise_failure(answer, answer.get("content"), key=key, reported=reported)
+        reason = answer.get("stop_reason")
+        error = failure_within({}, reason)
+        raise_failure(answer, answer.get("content"), key=target.key, error=error)
         usage = without_costs(answer.pop("usage", None)) or {}
         drop_costs(answer)
         answer |= {"content": known_blocks(answer["content"]), "usage": usage}
+        if reason:
+            answer["stop_reason"] = stop_reason(reason, provider=target.provider)
         size = sum(map(size_of_part, answer["content"])) + OtherTexts(NO_TEXT).size(answer)
-        return WholeAnswer(answer, reported(usage), size)
+        if (known := reported(usage)) is not None:
+            answer["usage"] = usage_of(usage, known)
+        return WholeAnswer(answer, known, size)
 
     def _write_usage(self, answer: dict[str, Any], charged: TokenUsage) -> None:
         answer["usage"] = usage_of(answer["usage"], charged)
@@ -81,7 +84,7 @@ class MessageCodec(Codec):
     def translator(
         self, request: Messages, *, target: Target, called: str | None
     ) -> MessageTranslator:
-        return MessageTranslator(called=called, key=target.key)
+        return MessageTranslator(called=called, key=target.key, provider=target.provider)
 
 
 def count_request(request: Messages, *, target: Target) -> ProviderRequest:

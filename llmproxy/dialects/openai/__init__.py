@@ -1,17 +1,16 @@
 """OpenAI's chat completions, and any server that speaks them (https://platform.openai.com/docs/api-reference/chat)."""
 
-from collections.abc import Callable
-from typing import Any
-
 from llmproxy.dialects.chat_answers import ChatCodec
-from llmproxy.dialects.failures import raise_failure
+from llmproxy.dialects.ends import finish_reason
+from llmproxy.dialects.failures import failed_choice, raise_failure
 from llmproxy.dialects.openai.events import EventTranslator
 from llmproxy.dialects.openai.outgoing import outgoing_members
 from llmproxy.dialects.openai.texts import NO_TEXT, plain_size
-from llmproxy.dialects.openai.usage import reported, usage_for_caller
+from llmproxy.dialects.openai.usage import usage_for_caller
 from llmproxy.dialects.passing import OtherTexts, drop_costs
-from llmproxy.dialects.protocol import ProviderRequest, Target, TokenUsage, WholeAnswer
+from llmproxy.dialects.protocol import ProviderRequest, Target, WholeAnswer
 from llmproxy.dialects.reading import parse_json
+from llmproxy.dialects.usage import reported
 from llmproxy.requests.chat import Chat
 
 
@@ -27,15 +26,16 @@ class ChatCompletions(ChatCodec):
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return target.post("/chat/completions", body, streamed=request.stream)
 
-    def reported(self, usage: Any) -> TokenUsage | None:
-        return reported(usage)
-
-    def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
+    def _read(self, body: bytes, target: Target) -> WholeAnswer:
         """What servers write in another shape than OpenAI's is put into it."""
         answer, _ = parse_json(body)
-        raise_failure(answer, answer.get("choices") or None, key=key, reported=reported)
+        made = answer.get("choices") or None
+        raise_failure(answer, made, key=target.key, error=failed_choice(made))
         usage, choices = answer.pop("usage", None), answer["choices"]
         size = sum(plain_size(choice["message"])[0] for choice in choices)
+        for choice in choices:
+            if reason := choice.get("finish_reason"):
+                choice["finish_reason"] = finish_reason(reason, provider=target.provider)
         drop_costs(answer)
         size += OtherTexts(NO_TEXT).size(answer, *choices)
         known = reported(usage)
@@ -44,7 +44,12 @@ class ChatCompletions(ChatCodec):
         return WholeAnswer(answer, known, size)
 
     def translator(self, request: Chat, *, target: Target, called: str | None) -> EventTranslator:
-        return EventTranslator(include_usage=request.include_usage, key=target.key, called=called)
+        return EventTranslator(
+            include_usage=request.include_usage,
+            key=target.key,
+            called=called,
+            provider=target.provider,
+        )
 
 
 def bearer(key: str) -> dict[str, str]:

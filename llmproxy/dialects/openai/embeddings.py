@@ -1,7 +1,6 @@
 """OpenAI's embeddings, and any server that has them (https://platform.openai.com/docs/api-reference/embeddings)."""
 
 import re
-from collections.abc import Callable
 from secrets import token_hex
 from typing import Any
 
@@ -16,7 +15,8 @@ from llmproxy.dialects.protocol import (
     TokenUsage,
     WholeAnswer,
 )
-from llmproxy.dialects.reading import count_of, parse_json, whole
+from llmproxy.dialects.reading import parse_json, whole
+from llmproxy.dialects.usage import reported_input
 from llmproxy.requests.embeddings import EmbeddingsRequest
 
 # Numbers in a list, or bytes in base64, as the value of an embedding.
@@ -36,16 +36,13 @@ class Embeddings(Codec):
     ) -> ProviderRequest:
         return target.post("/embeddings", {**request.members, "model": target.model})
 
-    def reported(self, usage: Any) -> TokenUsage | None:
-        return _reported(usage)
-
-    def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
+    def _read(self, body: bytes, target: Target) -> WholeAnswer:
         """The vectors, which are nearly all of an answer, pass as bytes."""
         outline, vectors = _outlined(body)
         answer, _ = parse_json(outline)
         if vectors and not _put_back(answer, vectors):
             answer, _ = parse_json(body)
-        raise_failure(answer, answer.get("data") or None, key=key, reported=_reported)
+        raise_failure(answer, answer.get("data") or None, key=target.key, reported=_reported)
         usage = answer.pop("usage", None) or {}
         known = _reported(usage)
         drop_costs(answer)
@@ -86,6 +83,4 @@ def _usage_of(known: TokenUsage) -> dict[str, int]:
 
 
 def _reported(usage: Any) -> TokenUsage | None:
-    counts = [count_of((usage or {}).get(each)) for each in ("prompt_tokens", "total_tokens")]
-    known = next((each for each in counts if each is not None), None)
-    return None if known is None else TokenUsage(known, 0)
+    return reported_input(usage or {})

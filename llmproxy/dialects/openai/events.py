@@ -7,13 +7,15 @@ has usage, a role that was said before, or a text in parts, and where its bytes 
 from typing import Any
 
 from llmproxy.dialects.chat_answers import DONE, ChatTranslator
-from llmproxy.dialects.failures import failure_of, is_failure
+from llmproxy.dialects.ends import finish_reason
+from llmproxy.dialects.failures import failed_choice, failed_part, failure_of, is_failure
 from llmproxy.dialects.openai.texts import NO_TEXT, plain_size
-from llmproxy.dialects.openai.usage import reported, usage_for_caller
+from llmproxy.dialects.openai.usage import usage_for_caller
 from llmproxy.dialects.passing import OtherTexts, drop_costs, may_hold_costs
 from llmproxy.dialects.protocol import Piece, ProviderError, TokenUsage
 from llmproxy.dialects.reading import parse_json, usage_of
 from llmproxy.dialects.sse import Event, data_event
+from llmproxy.dialects.usage import Report
 
 LAST = b"[DONE]"
 # The members that all chunks of one answer share.
@@ -30,11 +32,14 @@ class EventTranslator(ChatTranslator):
         self._chunk: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._known: TokenUsage | None = None
+        self._report = Report()
         # What chunks without choices say beside the usage, for the next chunk that is forwarded.
         self._beside: dict[str, Any] = {}
         self._others = OtherTexts(NO_TEXT)
         # The choices whose role was said.
         self._spoken: set[Any] = set()
+        # Whether anything of the answer has come.
+        self._has_begun = False
 
     def ending(self, charged: TokenUsage) -> bytes:
         return (self._usage_chunk(charged) if self._include_usage else b"") + DONE
@@ -51,26 +56,25 @@ class EventTranslator(ChatTranslator):
         data = data.strip()
         if data == LAST:
             # An answer without a reason for its end was cut on the way.
-            failed = None if self._finished else ProviderError()
-            return Piece(ended=self._finished, failed=failed)
+            return Piece(ended=self._finished, failed=None if self._finished else ProviderError())
         chunk, is_json = parse_json(data)
         choices = chunk.get("choices")
         is_chunk = isinstance(choices, list)
         if chunk.get("error") or event.event == "error" or (not is_chunk and is_failure(chunk)):
-            known = self._report(chunk.get("usage"))
-            return Piece(failed=failure_of(chunk, key=self._key()), reported=known)
+            known = self._add(chunk.get("usage"))
+            failed = failure_of(chunk, key=self._key())
+            return Piece(failed=failed, is_within=is_chunk and self._has_begun, reported=known)
         if not is_chunk:
             # Events of other kinds (some servers send a ping) are no chunks, and break SDKs.
-            return Piece(reported=self._report(chunk.get("usage")))
+            return Piece(reported=self._add(chunk.get("usage")))
+        if error := failed_choice(choices):
+            failed = failed_part(error, key=self._key())
+            known = self._add(_taken_usage(chunk, choices))
+            return Piece(failed=failed, is_within=True, reported=known)
         self._chunk = chunk
         size, finished, is_plain = self._read_deltas(choices)
-        usage = chunk.pop("usage", None)
-        for choice in choices:
-            if choice.get("usage"):
-                # Moonshot reports here.
-                within = choice.pop("usage")
-                usage = usage or within
-        known = None if usage is None else self._report(usage)
+        usage = _taken_usage(chunk, choices)
+        known = None if usage is None else self._add(usage)
         is_ordinary = is_json and is_plain and usage is None and not self._name
         if may_hold_costs(data) and drop_costs(chunk):
             is_ordinary = False
@@ -81,6 +85,7 @@ class EventTranslator(ChatTranslator):
             beside = chunk.keys() - {*_HEAD, "choices"}
             self._beside |= {name: chunk[name] for name in beside if chunk[name] is not None}
             return Piece(reported=known)
+        self._has_begun = True
         if self._beside:
             chunk, self._beside, is_ordinary = {**self._beside, **chunk}, {}, False
         forward = _as_it_came(event, data) if is_ordinary else data_event({**chunk, **self._name})
@@ -100,8 +105,10 @@ class EventTranslator(ChatTranslator):
             size, is_plain = size + delta_size, is_plain and was_plain
             if delta.get("role") and self._repeats_its_role(choice, delta):
                 is_plain = False
-            if choice.get("finish_reason"):
+            if reason := choice.get("finish_reason"):
                 self._finished = finished = True
+                choice["finish_reason"] = finish_reason(reason, provider=self._provider)
+                is_plain = is_plain and choice["finish_reason"] == reason
         return size, finished, is_plain
 
     def _repeats_its_role(self, choice: dict[str, Any], delta: dict[str, Any]) -> bool:
@@ -113,11 +120,22 @@ class EventTranslator(ChatTranslator):
         self._spoken.add(index)
         return False
 
-    def _report(self, usage: Any) -> TokenUsage | None:
-        known = reported(usage)
+    def _add(self, usage: Any) -> TokenUsage | None:
+        known = self._report.add(usage)
         if known is not None:
             self._usage, self._known = usage, known
         return known
+
+
+def _taken_usage(chunk: dict[str, Any], choices: list[dict[str, Any]]) -> Any:
+    """Takes the usage out of a chunk."""
+    usage = chunk.pop("usage", None)
+    for choice in choices:
+        if choice.get("usage"):
+            # Moonshot reports here.
+            within = choice.pop("usage")
+            usage = usage or within
+    return usage
 
 
 def _as_it_came(event: Event, data: bytes) -> bytes:

@@ -14,8 +14,9 @@ from typing import Any
 from config.api.handlers import openai_error
 from config.api.problems import Problem
 from config.middleware.request_id import current as request_id
-from llmproxy.dialects.failures import failure_of
-from llmproxy.dialects.openai.response_usage import NO_TEXT, item_size, reported, with_usage
+from llmproxy.dialects.failures import failed_part, failure_of
+from llmproxy.dialects.openai.response_ends import failure_in, say_what_is_missing
+from llmproxy.dialects.openai.response_usage import NO_TEXT, item_size, with_usage
 from llmproxy.dialects.passing import (
     OtherTexts,
     drop_costs,
@@ -26,13 +27,16 @@ from llmproxy.dialects.passing import (
 from llmproxy.dialects.protocol import Piece, ProviderError, TokenUsage, Translator
 from llmproxy.dialects.reading import parse_json
 from llmproxy.dialects.sse import Event, data_event
+from llmproxy.dialects.usage import reported
 
 # Some servers end this API's streams like those of chat completions.
 LAST = b"[DONE]"
-_ENDS = frozenset({"response.completed", "response.incomplete"})
+_INCOMPLETE = "response.incomplete"
+_ENDS = frozenset({"response.completed", _INCOMPLETE})
+_FAILURES = frozenset({"response.failed", "response.cancelled"})
 # The kinds of events that pass: these, and how a thing of a response goes on.
 _KINDS = frozenset({
-    "keepalive", "response.created", "response.queued", "response.in_progress", "response.failed", *_ENDS,
+    "keepalive", "response.created", "response.queued", "response.in_progress", *_ENDS, *_FAILURES,
 })  # fmt: skip
 _THING = re.compile(
     r"response\.(?:output_item|content_part|output_text|output_text\.annotation|refusal|function_call_arguments"
@@ -96,28 +100,37 @@ class ResponseTranslator(Translator):
         given, is_json = parse_json(data)
         kind, response = given.get("type"), given.get("response")
         if kind == "error" or (given.get("error") and "response" not in given):
-            return Piece(failed=failure_of(given, key=self._key()))
+            known = reported(given.get("usage"))
+            return Piece(failed=failure_of(given, key=self._key()), reported=known)
         if not isinstance(kind, str) or not _passes(kind):
             # Events without a kind are not of this API, and break SDKs.
             return Piece()
         self._number = max(self._number, given.get("sequence_number") or 0)
-        if kind == "response.failed":
-            failed = failure_of({"error": response["error"] or {}}, key=self._key())
-            return Piece(failed=failed, reported=reported(response.get("usage")))
         usage = response.get("usage") if isinstance(response, dict) else None
+        if error := self._failure(kind, response):
+            return Piece(failed=failed_part(error, key=self._key()), reported=reported(usage))
         is_ordinary = is_json and not (may_hold_costs(data) and drop_costs(given))
         if isinstance(response, dict):
             if usage is not None:
                 response["usage"] = without_costs(usage)
             if self._called is not None:
                 response["model"] = self._called
-            is_ordinary = is_ordinary and usage is None and self._called is None
+            is_changed = kind in _ENDS and say_what_is_missing(response)
+            is_ordinary = is_ordinary and usage is None and self._called is None and not is_changed
             self._response = response
         size = self._size(kind, given)
         if kind in _ENDS:
             self._held = {**given, "response": self._response}
             return Piece(size=size, finished=True, ended=True, reported=reported(usage))
         return Piece(forward=_named(kind, given, data if is_ordinary else None), size=size)
+
+    def _failure(self, kind: str, response: Any) -> Any:
+        """The error of a response that has failed, whatever its last event is called; None for others."""
+        error = None
+        if (kind in _ENDS or kind in _FAILURES) and isinstance(response, dict):
+            # What is incomplete may say why in an error too.
+            error = failure_in(response | {"error": None} if kind == _INCOMPLETE else response)
+        return error or ("failed" if kind in _FAILURES else None)
 
     def _size(self, kind: str, given: dict[str, Any]) -> int:
         """The bytes of output in an event, each of them once, although most come in several events."""

@@ -1,8 +1,7 @@
-"""The tokens of a response: those that its ``usage`` reports, and the size of what was delivered."""
+"""The tokens of a response: its ``usage`` for callers, and the size of what was delivered."""
 
 from typing import Any
 
-from llmproxy.dialects.openai import usage as chat_usage
 from llmproxy.dialects.passing import text_size
 from llmproxy.dialects.protocol import TokenUsage
 
@@ -24,31 +23,19 @@ NO_TEXT = frozenset({
 })  # fmt: skip
 
 
-def reported(usage: Any) -> TokenUsage | None:
-    """The token usage of a ``usage`` object, or None without one."""
-    if not isinstance(usage, dict):
-        return None
-    given = {
-        "prompt_tokens": usage.get("input_tokens"),
-        "completion_tokens": usage.get("output_tokens"),
-        "total_tokens": usage.get("total_tokens"),
-        "prompt_tokens_details": usage.get("input_tokens_details"),
-        "completion_tokens_details": usage.get("output_tokens_details"),
-    }
-    return chat_usage.reported(given)
-
-
 def with_usage(response: dict[str, Any], known: TokenUsage) -> None:
     """Writes these counts into a response, beside the other members of its usage."""
     given = response.get("usage")
     usage = given if isinstance(given, dict) else {}
     cached, reasoning = known.cached_input, known.reasoning
+    written = {"cache_write_tokens": known.cache_write} if known.cache_write else {}
     response["usage"] = {
         **usage,
         "input_tokens": known.input,
         "input_tokens_details": {
             **(usage.get("input_tokens_details") or {}),
             "cached_tokens": cached,
+            **written,
         },
         "output_tokens": known.output,
         "output_tokens_details": {

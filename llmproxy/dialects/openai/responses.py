@@ -1,11 +1,11 @@
 """OpenAI's Responses API, passed on without state (https://platform.openai.com/docs/api-reference/responses)."""
 
-from collections.abc import Callable
 from typing import Any
 
 from llmproxy.dialects.failures import raise_failure
+from llmproxy.dialects.openai.response_ends import failure_in, say_what_is_missing
 from llmproxy.dialects.openai.response_events import ResponseTranslator
-from llmproxy.dialects.openai.response_usage import NO_TEXT, item_size, reported, with_usage
+from llmproxy.dialects.openai.response_usage import NO_TEXT, item_size, with_usage
 from llmproxy.dialects.passing import OtherTexts, drop_costs, without_costs
 from llmproxy.dialects.protocol import (
     Codec,
@@ -15,6 +15,7 @@ from llmproxy.dialects.protocol import (
     WholeAnswer,
 )
 from llmproxy.dialects.reading import parse_json
+from llmproxy.dialects.usage import reported
 from llmproxy.requests.responses import ResponsesRequest
 
 
@@ -33,12 +34,10 @@ class Responses(Codec):
             body["stream"] = True
         return target.post("/responses", body, streamed=request.stream)
 
-    def reported(self, usage: Any) -> TokenUsage | None:
-        return reported(usage)
-
-    def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
+    def _read(self, body: bytes, target: Target) -> WholeAnswer:
         answer, _ = parse_json(body)
-        raise_failure(answer, answer.get("output"), key=key, reported=reported)
+        raise_failure(answer, answer.get("output"), key=target.key, error=failure_in(answer))
+        say_what_is_missing(answer)
         usage = without_costs(answer.get("usage"))
         drop_costs(answer)
         answer["usage"], known = usage, reported(usage)

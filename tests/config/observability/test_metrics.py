@@ -50,6 +50,13 @@ def test_a_stream_is_told_with_its_cost_and_times() -> None:
     assert number(f"{times}_per_output_chunk_seconds_sum", **asked) == 0.5
 
 
+def test_words_for_an_end_that_nobody_knows_are_counted_by_provider() -> None:
+    before = number("shell_unknown_finish_reasons_total", provider="odd")
+    for _ in range(2):
+        measuring.note_unknown_end("odd")
+    assert number("shell_unknown_finish_reasons_total", provider="odd") == before + 2
+
+
 def test_a_catalogue_that_grows_and_grows_has_only_so_many_series(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

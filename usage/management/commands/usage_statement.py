@@ -1,6 +1,5 @@
 """Writes a client's month of model calls."""
 
-from argparse import ArgumentTypeError
 from collections.abc import Iterable, Sequence
 from datetime import date
 from json import dumps
@@ -9,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from accounts.admin.exports import csv_lines
-from accounts.management.terminal import refusals_as_errors
+from accounts.management.terminal import month_argument, refusals_as_errors
 from accounts.models import Client
 from accounts.people.clients import find_client
 from config.money import decimal
@@ -29,7 +28,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--client", required=True, help="its name, or its id")
-        parser.add_argument("--month", required=True, type=_month, help="as 2026-11, in UTC")
+        parser.add_argument(
+            "--month", required=True, type=month_argument, help="as 2026-11, in UTC"
+        )
         parser.add_argument("--format", choices=("text", "csv", "json"), default="text")
 
     def handle(self, *args: Any, client: str, month: date, **options: Any) -> None:
@@ -103,10 +104,3 @@ def _counted(number: int, noun: str) -> str:
 def _columns(name: str, values: Iterable[str]) -> str:
     cells = (value.rjust(width) for value, width in zip(values, WIDTHS, strict=True))
     return f"{name:{NAME_WIDTH}}{''.join(cells)}"
-
-
-def _month(text: str) -> date:
-    try:
-        return date.fromisoformat(f"{text}-01")
-    except ValueError:
-        raise ArgumentTypeError("must be a month, as 2026-11") from None
