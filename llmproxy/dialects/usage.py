@@ -6,48 +6,43 @@ Members of a cache beside the prompt are input; all else is output, as from serv
 """
 
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from llmproxy.dialects.protocol import PromptUsage, TokenUsage
 from llmproxy.dialects.reading import count_of
 
-# The names of each part, in small letters without underscores, since some servers write them with humps.
-# Anthropic's and Bedrock's names of a prompt are the others; beside their names of a cache it excludes that.
-_OPENAIS_PROMPT = ("prompttokens", "prompttokencount")
-_PROMPT = (*_OPENAIS_PROMPT, "inputtokens", "inputtokencount")
-_COMPLETION = (
-    "completiontokens", "outputtokens", "completiontokencount", "outputtokencount", "candidatestokencount",
-)  # fmt: skip
-_TOTAL = ("totaltokens", "totaltokencount")
-_ANTHROPICS_READ = ("cachereadinputtokens", "cachereadinputtokencount")
-# OpenAI and most, DeepSeek, Codex, Google, LangChain and other gateways.
-_READ = (
-    "cachedtokens", "promptcachehittokens", "cachedinputtokens", "inputcachedtokens",
-    "cachedprompttokens", "promptcachedtokens", "cachedcontenttokencount", "cachereadtokens", "cacheread",
-    *_ANTHROPICS_READ,
-)  # fmt: skip
-_ANTHROPICS_WRITTEN = (
-    "cachecreationinputtokens", "cachewriteinputtokens", "cachewriteinputtokencount",
-)  # fmt: skip
-# OpenAI and OpenRouter, LiteLLM, new-api, LangChain.
-_WRITTEN = (
-    "cachewritetokens", "cachecreationtokens", "cachedcreationtokens", "cachecreation", *_ANTHROPICS_WRITTEN,
-)  # fmt: skip
-# What was written to a cache for each time that it is kept, without a sum: Anthropic's, and new-api's.
-_BY_TIME = (
-    ("ephemeral5minputtokens", "ephemeral1hinputtokens"),
-    ("claudecachecreation5mtokens", "claudecachecreation1htokens"),
-)
-_REASONING = (
-    "reasoningtokens", "thinkingtokens", "thoughtstokens", "reasoningoutputtokens", "reasoningtokencount",
+# The names of each part, in small letters without underscores, since some servers write them with humps. ``input`` is
+# Anthropic's and Bedrock's name of a prompt, which beside their names of a cache (``read_apart``, ``written_apart``)
+# excludes it. What was written may be told by how long it is kept, without a sum: Anthropic's, and new-api's.
+_NAMES = {
+    "prompt": "prompttokens prompttokencount",
+    "input": "inputtokens inputtokencount",
+    "completion": "completiontokens completiontokencount",
+    "output": "outputtokens outputtokencount candidatestokencount",
+    "total": "totaltokens totaltokencount",
+    # OpenAI and most, DeepSeek, Codex, Google, LangChain and other gateways.
+    "read": "cachedtokens promptcachehittokens cachedinputtokens inputcachedtokens cachedprompttokens "
+    "promptcachedtokens cachedcontenttokencount cachereadtokens cacheread",
+    "read_apart": "cachereadinputtokens cachereadinputtokencount",
+    # OpenAI and OpenRouter, LiteLLM, new-api, LangChain.
+    "written": "cachewritetokens cachecreationtokens cachedcreationtokens cachecreation",
+    "written_apart": "cachecreationinputtokens cachewriteinputtokens cachewriteinputtokencount",
+    "minutes": "ephemeral5minputtokens",
+    "hour": "ephemeral1hinputtokens",
+    "claude_minutes": "claudecachecreation5mtokens",
+    "claude_hour": "claudecachecreation1htokens",
+    "reasoning": "reasoningtokens thinkingtokens thoughtstokens reasoningoutputtokens reasoningtokencount "
     "thoughtstokencount",
-)  # fmt: skip
-# A part of prompt or completion may be a text of digits. Neither of these may: they would be the whole report.
+}
+_PARTS = {name: part for part, names in _NAMES.items() for name in names.split()}
+_CACHES = ("read", "read_apart", "written", "written_apart")
+# Without one of these there is no report. They are numbers; the others may be texts of digits.
+_WHOLE = frozenset({"prompt", "input", "completion", "output"})
 _DIGITS = re.compile(r"[0-9]{1,10}", re.ASCII)
+_LONGEST_NAME = 40
 # Details of details are the deepest that any server has.
-_DEPTH = 3
+_DEPTH = 2
 
 Counts = dict[str, int]
 
@@ -132,61 +127,61 @@ def merged(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts_of(usage: dict[str, Any]) -> _Parts:
-    plain = _counts(each for each in _members(usage, depth=1) if not isinstance(each[1], str))
-    top, within = _counts(_members(usage, depth=1)), _counts(_members(usage, depth=_DEPTH))
-    by_time = max(sum(within.get(name, 0) for name in names) for names in _BY_TIME)
-    details = _counts(
-        each
-        for name, value in usage.items()
-        if isinstance(value, dict)
-        for each in _members(value, depth=_DEPTH - 1)
-    )
-    apart = by_time or any(map(top.get, _ANTHROPICS_READ + _ANTHROPICS_WRITTEN))
-    read, written = _largest(within, _READ), _largest(within, _WRITTEN)
-    alone = _largest(within, _ANTHROPICS_READ)
-    if alone is not None and read == alone + (written or by_time):
-        # Some gateways call all that a cache has done cached.
-        read = alone
-    prompt = _first(plain, _PROMPT)
-    return _Parts(
-        prompt=prompt,
-        completion=_first(plain, _COMPLETION),
-        total=_first(top, _TOTAL),
-        read=read,
-        written=max(written or 0, by_time) or written,
-        reasoning=_largest(within, _REASONING),
-        is_input=prompt is not None and not any(map(plain.get, _OPENAIS_PROMPT)),
-        is_apart=bool(apart) and not any(map(details.get, _READ + _WRITTEN)),
-    )
-
-
-def _members(usage: dict[str, Any], *, depth: int) -> Iterator[tuple[str, Any]]:
+    top: Counts = {}
+    within: Counts = {}
     for name, value in usage.items():
+        if isinstance(value, dict):
+            _note_all(value, within, depth=_DEPTH)
+        else:
+            _note(name, value, top)
+
+    def most(*parts: str) -> int | None:
+        found = [counts[part] for counts in (top, within) for part in parts if part in counts]
+        return max(found, default=None)
+
+    times = (("minutes", "hour"), ("claude_minutes", "claude_hour"))
+    by_time = max(sum(most(each) or 0 for each in some) for some in times)
+    read, apart = most("read", "read_apart"), most("read_apart")
+    written = most("written", "written_apart")
+    written = max(written or 0, by_time) or written
+    if apart is not None and read == apart + (written or 0):
+        # Some gateways call all that a cache has done cached.
+        read = apart
+    return _Parts(
+        prompt=_either(top, "prompt", "input"),
+        completion=_either(top, "completion", "output"),
+        total=top.get("total"),
+        read=read,
+        written=written,
+        reasoning=most("reasoning"),
+        is_input=not top.get("prompt") and "input" in top,
+        is_apart=any((by_time, top.get("read_apart"), top.get("written_apart")))
+        and not any(map(within.get, _CACHES)),
+    )
+
+
+def _note_all(members: dict[str, Any], found: Counts, *, depth: int) -> None:
+    for name, value in members.items():
         if not isinstance(value, dict):
-            yield name, value
+            _note(name, value, found)
         elif depth > 1:
-            yield from _members(value, depth=depth - 1)
+            _note_all(value, found, depth=depth - 1)
 
 
-def _counts(members: Iterable[tuple[str, Any]]) -> Counts:
-    """The counts among members, by their plain names; the largest where two have the same."""
-    found: Counts = {}
-    for name, given in members:
-        value = int(given) if isinstance(given, str) and _DIGITS.fullmatch(given) else given
-        if isinstance(value, int | float) and (count := count_of(value)) is not None:
-            plain = name.replace("_", "").lower()
-            found[plain] = max(count, found.get(plain, 0))
-    return found
+def _note(name: str, given: Any, found: Counts) -> None:
+    """Notes a count by its part, the largest where it has several names."""
+    if len(name) > _LONGEST_NAME or (part := _PARTS.get(name.replace("_", "").lower())) is None:
+        return
+    is_text = isinstance(given, str) and part not in _WHOLE and _DIGITS.fullmatch(given)
+    count = count_of(int(given) if is_text else given)
+    if count is not None:
+        found[part] = max(count, found.get(part, 0))
 
 
-def _first(counts: Counts, names: tuple[str, ...]) -> int | None:
-    """The first count by these names that is not zero; zero where all are."""
-    given = [counts[name] for name in names if name in counts]
-    return next(filter(None, given), 0 if given else None)
-
-
-def _largest(counts: Counts, names: tuple[str, ...]) -> int | None:
-    return max((counts[name] for name in names if name in counts), default=None)
+def _either(counts: Counts, first: str, second: str) -> int | None:
+    """The count by the first name, unless it is zero or missing."""
+    given = counts.get(first), counts.get(second)
+    return given[0] or given[1] or (0 if given != (None, None) else None)
 
 
 def _later(before: _Parts, given: _Parts) -> _Parts:
