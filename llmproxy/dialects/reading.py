@@ -16,26 +16,44 @@ def parse_json(data: bytes) -> tuple[Any, bool]:
     """Parses JSON leniently; returns the value and whether the bytes are valid JSON for callers.
 
     Some servers send halves of a surrogate pair in two pieces, which is still JSON; some send NaN or infinity, which is
-    not, and becomes null. Others send such a half as bytes, or a byte order mark, which clients do not read. Integers
-    beyond 64 bits lose digits. Raises ``ValueError`` or ``RecursionError``.
+    not, and becomes null. Others send such a half as bytes, a byte order mark, control characters within a text, or
+    bytes that are no UTF-8, which clients do not read. Integers beyond 64 bits lose digits. Raises ``ValueError`` or
+    ``RecursionError``.
     """
     try:
         return orjson.loads(data), True
     except orjson.JSONDecodeError:
-        is_json = data.isascii() and b"NaN" not in data and b"Infinity" not in data
-        return parse_json_exactly(data), is_json
+        pass
+    text = _text_of(data)
+    try:
+        value = _decode_strictly(text)
+    except ValueError:
+        return _decode(text), False
+    return value, data.isascii() and b"NaN" not in data and b"Infinity" not in data
 
 
 def parse_json_exactly(data: bytes) -> Any:
     """Parses JSON leniently, with integers of any size."""
-    return _decode(data.decode("utf-8", "surrogatepass").removeprefix("\ufeff"))
+    return _decode(_text_of(data))
+
+
+def _text_of(data: bytes) -> str:
+    try:
+        text = data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        # A character that a server has cut in two; streams of events are decoded so.
+        text = data.decode("utf-8", "replace")
+    return text.removeprefix("\ufeff")
 
 
 def _finite(digits: str) -> float | None:
     return number if isfinite(number := float(digits)) else None
 
 
-_decode = JSONDecoder(parse_constant=lambda _: None, parse_float=_finite).decode
+_decode, _decode_strictly = (
+    JSONDecoder(parse_constant=lambda _: None, parse_float=_finite, strict=is_strict).decode
+    for is_strict in (False, True)
+)
 
 
 def usage_of(known: TokenUsage) -> dict[str, Any]:
