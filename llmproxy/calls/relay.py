@@ -87,7 +87,9 @@ def _read_answer(call: Call, attempt: Attempt) -> dict[str, Any]:
     body = exchange.body()
     codec = attempt.target.codec(call.admission.request.surface)
     try:
-        answer, meter.report, meter.size = codec.answer(body, target=attempt.target)
+        answer, meter.report, meter.size = codec.answer(
+            body, target=attempt.target, request=call.admission.request
+        )
     except FailedAnswer as failed:
         meter.report = failed.reported
         raise failed.problem from None

@@ -146,8 +146,9 @@ class Codec(ABC):
     @abstractmethod
     def outgoing(self, request: Any, *, target: "Target", output_limit: int) -> ProviderRequest: ...
 
-    def answer(self, body: bytes, *, target: "Target") -> WholeAnswer:
-        """Reads a whole answer. Raises a problem for a failure, or ``FailedAnswer`` where it reports tokens."""
+    def answer(self, body: bytes, *, target: "Target", request: Any = None) -> WholeAnswer:
+        """Reads a whole answer, to a request where what it asks for matters. Raises a problem for a failure, or
+        ``FailedAnswer`` where it reports tokens."""
         try:
             return self._read(body, target.key)
         except MALFORMED:
