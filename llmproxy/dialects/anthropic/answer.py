@@ -8,8 +8,10 @@ before it, since the shape has one list of thoughts and one of calls.
 import time
 from json import dumps
 from typing import Any
+from uuid import uuid4
 
 from llmproxy.dialects.anthropic.blocks import SIGNED
+from llmproxy.dialects.anthropic.empties import write_empties
 from llmproxy.dialects.protocol import PromptUsage, TokenUsage, WholeAnswer
 from llmproxy.dialects.reading import count_of, size_of, usage_of
 
@@ -34,7 +36,7 @@ def completion(message: dict[str, Any]) -> WholeAnswer:
         "logprobs": None,
     }
     answer = {
-        "id": message["id"],
+        "id": message.get("id") or made_id(),
         "object": "chat.completion",
         "created": int(time.time()),
         "model": message["model"],
@@ -44,6 +46,11 @@ def completion(message: dict[str, Any]) -> WholeAnswer:
     if known is not None:
         answer["usage"] = usage_of(known)
     return WholeAnswer(answer, known, size)
+
+
+def made_id() -> str:
+    """The id of a completion whose message has none."""
+    return f"chatcmpl-{uuid4().hex}"
 
 
 def finish_reason(stop_reason: str | None) -> str:
@@ -84,12 +91,13 @@ def _message(blocks: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
     details: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
     for block in blocks:
+        write_empties(block)
         match block["type"]:
             case "text":
-                text += block["text"] or ""
+                text += block["text"]
             case "thinking":
-                thinking += block["thinking"] or ""
-                said = thought(block["thinking"] or "", len(details))
+                thinking += block["thinking"]
+                said = thought(block["thinking"], len(details))
                 details.append(said | signature(block.get("signature"), after=_last_id(calls)))
             case "redacted_thinking":
                 hidden += len(block["data"])

@@ -12,6 +12,7 @@ from llmproxy.dialects.anthropic.message_events import (
     known_blocks,
     size_of_part,
     usage_of,
+    write_message_head,
 )
 from llmproxy.dialects.anthropic.overhead import TOOLS_PROMPT
 from llmproxy.dialects.failures import raise_failure
@@ -69,6 +70,7 @@ class MessageCodec(Codec):
         usage = without_costs(answer.pop("usage", None)) or {}
         drop_costs(answer)
         answer |= {"content": known_blocks(answer["content"]), "usage": usage}
+        write_message_head(answer)
         size = sum(map(size_of_part, answer["content"])) + OtherTexts(NO_TEXT).size(answer)
         return WholeAnswer(answer, reported(usage), size)
 
