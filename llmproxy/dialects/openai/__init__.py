@@ -4,9 +4,11 @@ from collections.abc import Callable
 
 from llmproxy.dialects.chat_answers import ChatCodec
 from llmproxy.dialects.failures import raise_failure
+from llmproxy.dialects.openai.choices import message_of
 from llmproxy.dialects.openai.events import EventTranslator
 from llmproxy.dialects.openai.outgoing import outgoing_members
 from llmproxy.dialects.openai.texts import NO_TEXT, plain_size
+from llmproxy.dialects.openai.tool_calls import write_whole
 from llmproxy.dialects.openai.usage import reported, usage_for_caller
 from llmproxy.dialects.passing import OtherTexts, drop_costs
 from llmproxy.dialects.protocol import ProviderRequest, Target, WholeAnswer
@@ -31,7 +33,10 @@ class ChatCompletions(ChatCodec):
         answer, _ = parse_json(body)
         raise_failure(answer, answer.get("choices") or None, key=key, reported=reported)
         usage, choices = answer.pop("usage", None), answer["choices"]
-        size = sum(plain_size(choice["message"])[0] for choice in choices)
+        messages = [*map(message_of, choices)]
+        size = sum(plain_size(message)[0] for message in messages)
+        for message in messages:
+            write_whole(message)
         drop_costs(answer)
         size += OtherTexts(NO_TEXT).size(answer, *choices)
         known = reported(usage)

@@ -4,11 +4,14 @@ An ordinary chunk is forwarded as it came. One is written anew where its model h
 has usage, a role that was said before, or a text in parts, and where its bytes are no JSON for clients.
 """
 
+from collections import defaultdict
 from typing import Any
 
 from llmproxy.dialects.chat_answers import DONE, ChatTranslator
 from llmproxy.dialects.failures import failure_of, is_failure
+from llmproxy.dialects.openai.choices import delta_of
 from llmproxy.dialects.openai.texts import NO_TEXT, plain_size
+from llmproxy.dialects.openai.tool_calls import CallNumbers
 from llmproxy.dialects.openai.usage import reported, usage_for_caller
 from llmproxy.dialects.passing import OtherTexts, drop_costs, may_hold_costs
 from llmproxy.dialects.protocol import Piece, ProviderError, TokenUsage
@@ -35,6 +38,9 @@ class EventTranslator(ChatTranslator):
         self._others = OtherTexts(NO_TEXT)
         # The choices whose role was said.
         self._spoken: set[Any] = set()
+        # Those that have spoken by deltas, and the calls of tools of each.
+        self._by_deltas: set[Any] = set()
+        self._calls: defaultdict[Any, CallNumbers] = defaultdict(CallNumbers)
 
     def ending(self, charged: TokenUsage) -> bytes:
         return (self._usage_chunk(charged) if self._include_usage else b"") + DONE
@@ -54,6 +60,8 @@ class EventTranslator(ChatTranslator):
             failed = None if self._finished else ProviderError()
             return Piece(ended=self._finished, failed=failed)
         chunk, is_json = parse_json(data)
+        if not chunk:
+            return Piece()
         choices = chunk.get("choices")
         is_chunk = isinstance(choices, list)
         if chunk.get("error") or event.event == "error" or (not is_chunk and is_failure(chunk)):
@@ -92,12 +100,20 @@ class EventTranslator(ChatTranslator):
         size, finished, is_plain = 0, False, True
         for choice in choices:
             delta = choice.get("delta")
-            if delta is None:
-                # Azure's filter speaks without one, and SDKs read it.
-                delta = choice["delta"] = {}
-                is_plain = False
+            # One answer is asked for.
+            index = choice.get("index") or 0
+            if not delta:
+                said = delta_of(choice, has_spoken=index in self._by_deltas)
+                if delta is None or said is not None:
+                    # Azure's filter speaks without one, and SDKs read it.
+                    delta = choice["delta"] = said or {}
+                    is_plain = False
+            elif index not in self._by_deltas and delta.keys() - {"role"}:
+                self._by_deltas.add(index)
             delta_size, was_plain = plain_size(delta)
             size, is_plain = size + delta_size, is_plain and was_plain
+            if delta.get("tool_calls") and self._calls[index].write(delta["tool_calls"]):
+                is_plain = False
             if delta.get("role") and self._repeats_its_role(choice, delta):
                 is_plain = False
             if choice.get("finish_reason"):
