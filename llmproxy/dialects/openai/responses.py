@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from llmproxy.dialects.failures import raise_failure
-from llmproxy.dialects.openai.response_events import ResponseTranslator
+from llmproxy.dialects.openai.delivered import write_empties
+from llmproxy.dialects.openai.response_events import ResponseTranslator, made_id
 from llmproxy.dialects.openai.response_usage import NO_TEXT, item_size, reported, with_usage
 from llmproxy.dialects.passing import OtherTexts, drop_costs, without_costs
 from llmproxy.dialects.protocol import (
@@ -36,6 +37,10 @@ class Responses(Codec):
     def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
         answer, _ = parse_json(body)
         raise_failure(answer, answer.get("output"), key=key, reported=reported)
+        for item in answer["output"]:
+            write_empties(item)
+        if not answer.get("id"):
+            answer["id"] = made_id()
         usage = without_costs(answer.get("usage"))
         drop_costs(answer)
         answer["usage"], known = usage, reported(usage)
