@@ -1,0 +1,126 @@
+"""Every odd answer through the SDKs for Node of OpenAI and Anthropic, as they come from the service."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from llmproxy.requests.call_request import Surface
+from tests.llmproxy.odd import relaying
+from tests.llmproxy.odd.listening import REASONS, STATUSES, heard_of_blocks
+from tests.llmproxy.odd.rows import Heard, Row, arguments, cases, named
+from tests.served.node import Say, running_script
+
+pytestmark = pytest.mark.wire
+
+ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+
+
+class Service(ThreadingHTTPServer):
+    """Answers each call with the same bytes."""
+
+    body, kind = b"", ""
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Service
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Type", self.server.kind)
+        self.send_header("Content-Length", str(len(self.server.body)))
+        self.end_headers()
+        self.wfile.write(self.server.body)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+class Node:
+    """The SDKs, and the service that they ask."""
+
+    def __init__(self, service: Service, openai: Say, anthropic: Say) -> None:
+        self._service, self._openai, self._anthropic = service, openai, anthropic
+
+    def heard(self, surface: Surface, body: bytes, *, stream: bool, **asked: Any) -> Heard:
+        self._service.body = body
+        self._service.kind = "text/event-stream" if stream else "application/json"
+        match surface:
+            case Surface.MESSAGES:
+                said = self._anthropic(
+                    do="stream" if stream else "whole", ask={**ASKED, "max_tokens": 9}
+                )
+                message = said["message"]
+                return heard_of_blocks(message["content"], REASONS[message["stop_reason"]])
+            case Surface.RESPONSES:
+                ask = {"model": "m", "input": "Hello"}
+                said = self._openai(
+                    do="respond stream" if stream else "respond", ask=ask, retries=0
+                )
+                text = said["whole"] if stream else said["text"]
+                return Heard(text=text, finish=STATUSES[said["status"]])
+            case Surface.EMBEDDINGS:
+                ask = {"model": "m", "input": ["a", "b"], **asked}
+                return Heard(vectors=self._openai(do="embed", ask=ask, retries=0)["vectors"])
+        return heard_of_choice(
+            self._openai(do="helper" if stream else "complete", ask=ASKED, retries=0)["choice"]
+        )
+
+
+def heard_of_choice(choice: dict[str, Any]) -> Heard:
+    message = choice["message"]
+    calls = [call["function"] for call in message.get("tool_calls") or ()]
+    return Heard(
+        text=message.get("content") or "",
+        refusal=message.get("refusal") or "",
+        calls=[[call["name"], arguments(call["arguments"])] for call in calls],
+        finish=choice["finish_reason"],
+    )
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    service = Service(("127.0.0.1", 0), Handler)
+    Thread(target=service.serve_forever, args=(0.02,), daemon=True).start()
+    base = f"http://127.0.0.1:{service.server_port}"
+    with ExitStack() as stack:
+        stack.callback(service.server_close)
+        stack.callback(service.shutdown)
+        scripts = (running_script(name, base, "k") for name in ("openai.mjs", "anthropic.mjs"))
+        yield Node(service, *map(stack.enter_context, scripts))
+
+
+def expected(row: Row, surface: Surface) -> Heard:
+    """What was said, as far as the scripts tell it."""
+    told = json.loads(json.dumps(vars(row.heard)))
+    if surface is not Surface.MESSAGES:
+        told["thought"] = ""
+    if surface is Surface.RESPONSES:
+        told |= {
+            "calls": [],
+            "finish": "stop" if told["finish"] == "tool_calls" else told["finish"],
+        }
+    return Heard(**told)
+
+
+@pytest.mark.parametrize(
+    ("row", "surface"), [case for case in cases("events") if not case[0].fails], ids=named
+)
+def test_a_stream_is_read(node: Node, row: Row, surface: Surface) -> None:
+    told = relaying.streamed(row, surface, row.events())
+    assert node.heard(surface, told.body, stream=True) == expected(row, surface)
+
+
+@pytest.mark.parametrize(
+    ("row", "surface"), [case for case in cases("whole") if not case[0].fails], ids=named
+)
+def test_a_whole_answer_is_read(node: Node, row: Row, surface: Surface) -> None:
+    told = relaying.whole(row, surface, row.whole())
+    wants = row.asked.get("encoding_format", "float")
+    asked = {} if wants == "base64" else {"encoding_format": wants}
+    assert node.heard(surface, told.body, stream=False, **asked) == expected(row, surface)
