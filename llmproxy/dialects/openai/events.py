@@ -38,8 +38,9 @@ class EventTranslator(ChatTranslator):
         self._others = OtherTexts(NO_TEXT)
         # The choices whose role was said.
         self._spoken: set[Any] = set()
-        # Those that have spoken by deltas, and the calls of tools of each.
+        # Those that have spoken by deltas, those that do by messages, and the calls of tools of each.
         self._by_deltas: set[Any] = set()
+        self._by_messages: set[Any] = set()
         self._calls: defaultdict[Any, CallNumbers] = defaultdict(CallNumbers)
 
     def ending(self, charged: TokenUsage) -> bytes:
@@ -108,9 +109,11 @@ class EventTranslator(ChatTranslator):
                     # Azure's filter speaks without one, and SDKs read it.
                     delta = choice["delta"] = said or {}
                     is_plain = False
-            elif index not in self._by_deltas and delta.keys() - {"role"}:
-                self._by_deltas.add(index)
+                if said is not None:
+                    self._by_messages.add(index)
             delta_size, was_plain = plain_size(delta)
+            if delta_size and index not in self._by_messages:
+                self._by_deltas.add(index)
             size, is_plain = size + delta_size, is_plain and was_plain
             if delta.get("tool_calls") and self._calls[index].write(delta["tool_calls"]):
                 is_plain = False
@@ -122,7 +125,7 @@ class EventTranslator(ChatTranslator):
 
     def _repeats_its_role(self, choice: dict[str, Any], delta: dict[str, Any]) -> bool:
         """Whether a role was said before, as some servers do in each delta; SDKs put the texts of all together."""
-        index = choice.get("index")
+        index = choice.get("index") or 0
         if index in self._spoken:
             del delta["role"]
             return True
