@@ -105,7 +105,8 @@ class Delivered:
         if type(given.get("output_index")) is not int and not (begins or self._items):
             # It belongs to nothing that was shown.
             return False
-        index, item_id = given.get("output_index"), given.get("item_id")
+        index: Any = given.get("output_index")
+        item_id = given.get("item_id")
         if item_id is None and isinstance(given.get("item"), dict):
             item_id = given["item"].get("id")
         is_missing = type(index) is not int

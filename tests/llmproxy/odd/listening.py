@@ -84,6 +84,7 @@ class Chat(Listener):
                 assert call["id"]
                 self._calls.append(["", "", ""])
             known = self._calls[call["index"]]
+            assert not (known[0] and call.get("id")), "SDKs put the ids of all deltas together"
             for place, text in enumerate(
                 (call.get("id"), *map(call["function"].get, ("name", "arguments")))
             ):

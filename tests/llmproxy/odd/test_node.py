@@ -50,26 +50,24 @@ class Node:
     def heard(self, surface: Surface, body: bytes, *, stream: bool, **asked: Any) -> Heard:
         self._service.body = body
         self._service.kind = "text/event-stream" if stream else "application/json"
-        match surface:
-            case Surface.MESSAGES:
-                said = self._anthropic(
-                    do="stream" if stream else "whole", ask={**ASKED, "max_tokens": 9}
-                )
-                message = said["message"]
-                return heard_of_blocks(message["content"], REASONS[message["stop_reason"]])
-            case Surface.RESPONSES:
-                ask = {"model": "m", "input": "Hello"}
-                said = self._openai(
-                    do="respond stream" if stream else "respond", ask=ask, retries=0
-                )
-                text = said["whole"] if stream else said["text"]
-                return Heard(text=text, finish=STATUSES[said["status"]])
-            case Surface.EMBEDDINGS:
-                ask = {"model": "m", "input": ["a", "b"], **asked}
-                return Heard(vectors=self._openai(do="embed", ask=ask, retries=0)["vectors"])
-        return heard_of_choice(
-            self._openai(do="helper" if stream else "complete", ask=ASKED, retries=0)["choice"]
-        )
+        if surface is Surface.MESSAGES:
+            ask = {**ASKED, "max_tokens": 9}
+            message = self._anthropic(do="stream" if stream else "whole", ask=ask)["message"]
+            return heard_of_blocks(message["content"], REASONS[message["stop_reason"]])
+        given = ASKED if surface is Surface.CHAT else {"model": "m", "input": ["a", "b"]}
+        return heard_of_answer(self._openai, surface, {**given, **asked}, stream=stream)
+
+
+def heard_of_answer(say: Say, surface: Surface, ask: dict[str, Any], *, stream: bool) -> Heard:
+    """What OpenAI's SDK makes of an answer, as far as its script tells it."""
+    match surface:
+        case Surface.RESPONSES:
+            said = say(do="respond stream" if stream else "respond", ask=ask)
+            text = said["whole"] if stream else said["text"]
+            return Heard(text=text, finish=STATUSES[said["status"]])
+        case Surface.EMBEDDINGS:
+            return Heard(vectors=say(do="embed", ask=ask)["vectors"])
+    return heard_of_choice(say(do="helper" if stream else "complete", ask=ask)["choice"])
 
 
 def heard_of_choice(choice: dict[str, Any]) -> Heard:
