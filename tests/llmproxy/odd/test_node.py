@@ -122,3 +122,15 @@ def test_a_whole_answer_is_read(node: Node, row: Row, surface: Surface) -> None:
     wants = row.asked.get("encoding_format", "float")
     asked = {} if wants == "base64" else {"encoding_format": wants}
     assert node.heard(surface, told.body, stream=False, **asked) == expected(row, surface)
+
+
+@pytest.mark.parametrize(
+    ("row", "surface"),
+    [case for case in cases("events") if case[0].line["kind"] == "as documented"],
+    ids=named,
+)
+def test_keep_alives_between_events_are_none(node: Node, row: Row, surface: Surface) -> None:
+    parts = [part for event in row.events() for part in (b": waiting\n\n", event)]
+    told = relaying.streamed(row, surface, parts)
+    assert told.body.count(b": keep-alive\n") >= len(parts) // 2 - 1
+    assert node.heard(surface, told.body, stream=True) == expected(row, surface)
