@@ -1,13 +1,14 @@
 """Decides when a request is sent again: before the first byte of an answer, and only where no charge can double."""
 
+import re
 import ssl
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from math import ceil
 from random import uniform
-
-from django.utils.http import parse_http_date_safe
 
 from config.http.client import Attempt
 
@@ -22,6 +23,8 @@ MOST_WAIT = 2
 # A server may close an idle connection while a request is on its way. A reused connection that ends sooner than this,
 # without a byte, was closed before the request came; a provider that failed later may have processed it.
 STALE_SECONDS = 0.1
+# A longer number is no valid wait.
+_SECONDS = re.compile(r"\d{1,9}(?:\.\d{0,9})?(?: ?s)?", re.ASCII)
 
 
 class Retries:
@@ -67,13 +70,33 @@ class Retries:
 
 
 def retry_after(headers: Mapping[str, str]) -> int | None:
-    """The seconds of a ``Retry-After``, which may be a date; None if missing or invalid."""
-    value = headers.get("Retry-After", "")
-    if value.isdecimal():
-        # A longer number is no valid wait.
-        return int(value) if len(value) < 10 else None
-    at = parse_http_date_safe(value)
-    return None if at is None else max(0, ceil(at - time.time()))
+    """The seconds of a ``Retry-After``, rounded up; None if missing or invalid.
+
+    It is a number, which some servers write with a fraction or a unit, or a date: HTTP's, one of mail with its
+    own zone, or ISO's.
+    """
+    value = headers.get("Retry-After", "").strip()
+    if _SECONDS.fullmatch(value):
+        wait = float(value.rstrip("s "))
+    elif (at := _moment(value)) is not None:
+        wait = at - time.time()
+    else:
+        return None
+    return max(0, ceil(wait))
+
+
+def _moment(written: str) -> float | None:
+    """The time of a date, in seconds since 1970. One without a zone is in UTC, as HTTP's are."""
+    for parsed in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            at = parsed(written)
+        except ValueError:
+            continue
+        try:
+            return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    return None
 
 
 def root_of(error: BaseException) -> BaseException:

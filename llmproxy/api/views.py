@@ -202,16 +202,16 @@ def _whole(call: Call, answer: dict[str, Any], headers: dict[str, str]) -> HttpR
 
 def _encoded(answer: dict[str, Any]) -> bytes:
     try:
-        return orjson.dumps(answer)
+        return orjson.dumps(answer, default=lambda part: orjson.Fragment(part.json))
     except TypeError:
         # A lone surrogate or a number beyond 64 bits; the other writer takes 20 times as long.
-        plain = dumps(answer, ensure_ascii=False, separators=(",", ":"), default=_fragment)
+        plain = dumps(
+            answer,
+            ensure_ascii=False,
+            separators=(",", ":"),
+            default=lambda part: orjson.loads(part.json),
+        )
         return plain.encode("utf-8", "replace")
-
-
-def _fragment(part: orjson.Fragment) -> Any:
-    """A part of an answer that passes as bytes."""
-    return orjson.loads(part.contents)
 
 
 def _streamed(answer: Stream, headers: dict[str, str]) -> StreamingHttpResponse:

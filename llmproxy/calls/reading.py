@@ -243,10 +243,12 @@ class StreamReader:
 
     def _forward(self, event: bytes, out: bytearray) -> None:
         """Adds an event with the blank line that ends it, which the last one of a stream may lack."""
-        if not event:
+        if not event or event == KEEP_ALIVE:
+            # A comment is a line, and no event that ends.
+            out += event
             return
         out += event if event.endswith(BLANK_LINES) else event + b"\n\n"
-        if self._meter.state is State.ANSWERING and event != KEEP_ALIVE:
+        if self._meter.state is State.ANSWERING:
             self._meter.state = State.DELIVERING
 
     def _count(self, piece: Piece) -> None:

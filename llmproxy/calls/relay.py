@@ -96,7 +96,7 @@ def _read_answer(call: Call, attempt: Attempt) -> dict[str, Any]:
     try:
         body = bodies.read(call, attempt)
         answer, meter.report, meter.size = bodies.aside(
-            call, codec.answer, body, target=attempt.target
+            call, codec.answer, body, target=attempt.target, request=call.admission.request
         )
     except bodies.NotRead as unread:
         if not call.stop and not isinstance(unread.failure, TimedOut):

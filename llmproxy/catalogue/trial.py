@@ -78,5 +78,5 @@ def _asked(route: Route) -> TokenUsage | None:
         )
     if head.status != 200:
         raise problem_of(head.status, head.headers, body, key=target.key())
-    _, usage, _ = codec.answer(body, target=target)
+    _, usage, _ = codec.answer(body, target=target, request=request)
     return usage

@@ -69,6 +69,15 @@ def text_size(value: Any) -> int:
     return 0
 
 
+class AsItCame:
+    """A part of an answer that passes as the JSON that its provider wrote."""
+
+    __slots__ = ("json",)
+
+    def __init__(self, json: bytes) -> None:
+        self.json = json
+
+
 class OtherTexts:
     """Counts the texts of an answer in members that are not known as its text or as something else.
 

@@ -1,5 +1,6 @@
 """The interface of providers: how to write a request, and how to read its answer."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.checking import GIVEN_BACK
 from usage.costs import Prices
 
-# A comment that keeps a silent stream alive; every client skips it.
-KEEP_ALIVE = b": keep-alive\n\n"
+# A comment that keeps a silent stream alive; every client skips it. Some take a blank line after it for an event.
+KEEP_ALIVE = b": keep-alive\n"
+# Words that servers send in place of JSON to say that they are alive, as data or as the name of an event.
+_HEARTBEAT = re.compile("ping|pong|heartbeat|keep-?alive", re.IGNORECASE)
 NO_HEADERS: Mapping[str, str] = {}
 # What reading an answer raises that is not as its dialect has it.
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -136,7 +139,9 @@ class Translator(ABC):
         try:
             return self._read(event, event.data)
         except MALFORMED as error:
-            return Piece(failed=unreadable(error))
+            words = (event.event or "", event.data.decode("utf-8", "replace").strip())
+            is_heartbeat = any(map(_HEARTBEAT.fullmatch, words))
+            return Piece(failed=None if is_heartbeat else unreadable(error))
 
     @abstractmethod
     def _read(self, event: Event, data: bytes) -> Piece: ...
@@ -163,8 +168,9 @@ class Codec(ABC):
     @abstractmethod
     def outgoing(self, request: Any, *, target: "Target", output_limit: int) -> ProviderRequest: ...
 
-    def answer(self, body: bytes, *, target: "Target") -> WholeAnswer:
-        """Reads a whole answer. Raises a problem for a failure, or ``FailedAnswer`` where it reports tokens."""
+    def answer(self, body: bytes, *, target: "Target", request: Any = None) -> WholeAnswer:
+        """Reads a whole answer, to a request where what it asks for matters. Raises a problem for a failure, or
+        ``FailedAnswer`` where it reports tokens."""
         try:
             return self._read(body, target)
         except MALFORMED as error:

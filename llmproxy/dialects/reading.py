@@ -20,20 +20,31 @@ def parse_json(data: bytes) -> tuple[Any, bool]:
     """Parses JSON leniently; returns the value and whether the bytes are valid JSON for callers.
 
     Some servers send halves of a surrogate pair in two pieces, which is still JSON; some send NaN or infinity, which is
-    not, and becomes null. Others send such a half as bytes, or a byte order mark, which clients do not read. Integers
-    beyond 64 bits lose digits. Raises ``ValueError``, where it is ``TooDeep`` too.
+    not, and becomes null. Others send such a half as bytes, a byte order mark, control characters within a text, or
+    bytes that are no UTF-8, which clients do not read. Integers beyond 64 bits lose digits. Raises ``ValueError``, of
+    which ``TooDeep`` is one.
     """
     try:
         return _shallow(orjson.loads(data), data), True
     except orjson.JSONDecodeError:
-        is_json = data.isascii() and b"NaN" not in data and b"Infinity" not in data
-        return parse_json_exactly(data), is_json
+        pass
+    text, is_json = (
+        _text_of(data),
+        data.isascii() and b"NaN" not in data and b"Infinity" not in data,
+    )
+    try:
+        value = _decode_strictly(text)
+    except ValueError:
+        value, is_json = parse_json_exactly(data), False
+    except RecursionError:
+        raise TooDeep from None
+    return _shallow(value, data), is_json
 
 
 def parse_json_exactly(data: bytes) -> Any:
     """Parses JSON leniently, with integers of up to ``MOST_DIGITS``; longer ones become null."""
     try:
-        return _shallow(_decode(data.decode("utf-8", "surrogatepass").removeprefix("\ufeff")), data)
+        return _shallow(_decode(_text_of(data)), data)
     except RecursionError:
         raise TooDeep from None
 
@@ -60,11 +71,25 @@ def _integer(digits: str) -> int | None:
     return int(digits) if len(digits) <= MOST_DIGITS else None
 
 
+def _text_of(data: bytes) -> str:
+    try:
+        text = data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        # A character that a server has cut in two; streams of events are decoded so.
+        text = data.decode("utf-8", "replace")
+    return text.removeprefix("\ufeff")
+
+
 def _finite(digits: str) -> float | None:
     return number if isfinite(number := float(digits)) else None
 
 
-_decode = JSONDecoder(parse_constant=lambda _: None, parse_float=_finite, parse_int=_integer).decode
+_decode, _decode_strictly = (
+    JSONDecoder(
+        parse_constant=lambda _: None, parse_float=_finite, parse_int=_integer, strict=is_strict
+    ).decode
+    for is_strict in (False, True)
+)
 
 
 def usage_of(known: TokenUsage) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import logging
 import re
 import time
 from collections.abc import Mapping
-from json import loads
 from typing import Any
 
 from config.api.problems import Problem
@@ -16,6 +15,7 @@ from llmproxy.dialects.protocol import (
     ProviderTimeout,
     ProviderUnavailable,
 )
+from llmproxy.dialects.reading import parse_json_exactly
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ def _detail(status: int, headers: Mapping[str, str], body: bytes, *, key: str) -
 
 def _error_of(body: bytes) -> dict[str, Any]:
     try:
-        return error_in(loads(body))
+        return error_in(parse_json_exactly(body))
     except (ValueError, RecursionError):
         return {"message": ""}
 

@@ -28,8 +28,8 @@ class Event(NamedTuple):
 
     `raw` is the block as received: the `raw` of all events together are the stream, so a block can
     be forwarded untouched. Only what `finish` returns may lack its blank line.
-    `data` is the values of its `data` lines joined by a newline, undecoded; None where it has no
-    such line (comments, or a blank line alone), so that nothing is dispatched for it.
+    `data` is the values of its `data` lines joined by a newline, undecoded; None where these are
+    blank or there is none (comments, or a blank line alone), so that nothing is dispatched for it.
     `event` is its name, None for an unnamed one.
     """
 
@@ -123,7 +123,7 @@ class EventParser:
                 data.append(value.removeprefix(b" "))
             elif field == b"event":
                 name = value.removeprefix(b" ").decode("utf-8", "replace") or None
-        return Event(raw, b"\n".join(data) if data else None, name)
+        return Event(raw, _said(b"\n".join(data)), name)
 
 
 def _plain(data: bytes) -> list[Event]:
@@ -134,5 +134,10 @@ def _plain(data: bytes) -> list[Event]:
     for line in data[: -len(_END)].split(_END):
         if not line.startswith(_DATA) or b"\n" in line:
             return []
-        events.append(Event(line + _END, line[len(_DATA) :].removeprefix(b" "), None))
+        events.append(Event(line + _END, _said(line[len(_DATA) :].removeprefix(b" ")), None))
     return events
+
+
+def _said(data: bytes) -> bytes | None:
+    """The data of an event, None for blank ones: servers and proxies keep a stream alive with them."""
+    return data if data and not data.isspace() else None

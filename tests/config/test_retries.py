@@ -235,8 +235,11 @@ def test_a_refusal_with_retry_after_is_retried_then(session: Client, status: byt
     assert turns.requests[1] - turns.requests[0] >= 1.0
 
 
-def test_retry_after_may_be_a_date_in_the_past(session: Client) -> None:
-    turns = Turns(refuses(b"Retry-After: Sun, 06 Nov 1994 08:49:37 GMT"), answers)
+@pytest.mark.parametrize(
+    "past", [b"Sun, 06 Nov 1994 08:49:37 GMT", b"1994-11-06T08:49:37Z", b"0.0", b"0.25"]
+)
+def test_retry_after_may_be_a_date_in_the_past_or_a_fraction(session: Client, past: bytes) -> None:
+    turns = Turns(refuses(b"Retry-After: %b" % past), answers)
     with playing(turns) as provider:
         assert got(ask(session, provider.url)) == (200, b"good")
     assert len(turns.requests) == 2
@@ -256,6 +259,9 @@ def test_a_busy_provider_is_retried_a_few_times(session: Client) -> None:
         ((b"Retry-After: 3600",), {}),
         ((b"Retry-After: Fri, 31 Dec 9999 23:59:59 GMT",), {}),
         ((b"Retry-After: soon",), {}),
+        # planningcenter/developers#606
+        ((b"Retry-After: -7",), {}),
+        ((b"Retry-After: 2.5",), {}),
         ((b"Retry-After: 99999999999999999999",), {}),
         ((b"x-should-retry: false",), {}),
         ((), {"patience": 0.0}),

@@ -122,7 +122,8 @@ def pieces(answer: dict[str, Any], *, include_usage: bool = False) -> list[Piece
 
 
 def chunks_in(data: bytes) -> list[dict[str, Any]]:
-    lines = [line for line in data.split(b"\n\n") if line.startswith(b"data: {")]
+    events = data.replace(KEEP_ALIVE, b"").split(b"\n\n")
+    lines = [line for line in events if line.startswith(b"data: {")]
     return [json.loads(line.removeprefix(b"data: ")) for line in lines]
 
 

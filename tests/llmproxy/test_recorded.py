@@ -14,7 +14,7 @@ import pytest
 
 from config.api.problems import Problem
 from llmproxy.dialects.by_name import DIALECTS
-from llmproxy.dialects.protocol import Piece, TokenUsage
+from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, TokenUsage
 from llmproxy.dialects.sse import EventParser
 from llmproxy.requests.call_request import Surface
 from llmproxy.requests.chat import parse
@@ -104,7 +104,8 @@ def pieces(name: str, *, size: int, include_usage: bool) -> Iterator[Piece]:
 
 
 def chunks_of(given: list[Piece]) -> list[dict[str, Any]]:
-    blocks = b"".join(piece.forward for piece in given).split(b"\n\n")
+    body = b"".join(piece.forward for piece in given).replace(KEEP_ALIVE, b"")
+    blocks = body.split(b"\n\n")
     return [json.loads(each[6:]) for each in blocks if each.startswith(b"data: {")]
 
 

@@ -284,9 +284,80 @@ def test_comments_alone_do_not_hold_back_a_stream_for_longer_than_a_silence(
     begun = Event()
     with play(script) as call:
         answer = stream(call)
-        assert next(answer).startswith(b": keep-alive\n\n")
+        assert next(answer).startswith(b": keep-alive\n")
         begun.set()
         assert read(answer).endswith(chunk("one") + chunk(None) + DONE)
+
+
+def test_a_keep_alive_is_a_line_between_events_that_are_closed(play: Play, settings) -> None:
+    """Azure/fetch-event-source#15, lukas-reining/eventsource#2 and theopenco/llmgateway#2334."""
+    settings.LLM_KEEPALIVE_SECONDS = 0.1
+    went_on = Event()
+
+    def script(peer: Peer) -> None:
+        peer.send(CHUNKED)
+        peer.chunk(chunk("one"))
+        assert went_on.wait(GENEROUS)
+        # A comment of the provider's in the middle, and no blank line at the end.
+        peer.chunk(chunk("two") + b": waiting\n\n" + chunk("three"))
+        peer.chunk(chunk(None).removesuffix(b"\n\n"))
+        peer.chunk(b"")
+
+    with play(script) as call:
+        answer = stream(call)
+        parts = [part for part, _ in zip(answer, range(4), strict=False)]
+        assert parts == [chunk("one"), *[b": keep-alive\n"] * 3]
+        went_on.set()
+        rest = read(answer)
+    said = b"".join([*parts, rest]).replace(b": keep-alive\n", b"")
+    assert said == b"".join(map(chunk, ("one", "two", "three", None))) + DONE
+    assert rest.count(b": keep-alive\n" + chunk("three")) == 1
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        None,
+        b"text/event-stream; charset=utf-8",
+        b"text/event-stream;charset=ISO-8859-1",
+        b"application/json; charset=UTF-16",
+        b"text/plain",
+        b"",
+        b"nonsense",
+    ],
+)
+@pytest.mark.parametrize("streamed", [True, False])
+def test_an_answer_is_read_as_what_it_is_whatever_its_content_type(
+    play: Play, kind: bytes | None, streamed: bool
+) -> None:
+    choice = {"index": 0, "message": {"content": "Grüße"}, "finish_reason": "stop"}
+    whole = dumps({"choices": [choice]}, ensure_ascii=False).encode()
+    body = chunk("Grüße") + chunk(None) + DONE if streamed else whole
+    head = b"" if kind is None else b"Content-Type: %b\r\n" % kind
+    sent = OK + head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with play(lambda peer: peer.send(sent), streamed=streamed) as call:
+        if streamed:
+            assert read(stream(call)) == body
+        else:
+            assert complete(call)["choices"][0]["message"]["content"] == "Grüße"
+    assert UsageRecord.objects.get().end == "done"
+
+
+@pytest.mark.parametrize("encoding", ["base64", "float", None])
+@pytest.mark.parametrize("given", ["AAAAPwAAgL8=", [0.5, -1.0]])
+def test_embeddings_come_in_the_form_that_was_asked_for(
+    play: Play, encoding: str | None, given: object
+) -> None:
+    """mudler/LocalAI#9135"""
+    LanguageModel.objects.create(name="embed", provider_name="embed")
+    asked = {"model": "embed", "input": ["a"], "encoding_format": encoding}
+    body = dumps({"data": [{"embedding": given}], "usage": {"prompt_tokens": 3}}).encode()
+    request = embeddings.parse(asked)
+    with play(lambda peer: peer.answer(body), request=request) as call:
+        (made,) = complete(call)["data"]
+    expected = "AAAAPwAAgL8=" if encoding == "base64" else [0.5, -1.0]
+    assert made == {"embedding": expected, "index": 0}
+    assert UsageRecord.objects.get().input_tokens == 3
 
 
 def test_a_stream_of_comments_alone_is_no_answer(play: Play) -> None:

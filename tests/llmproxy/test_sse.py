@@ -63,7 +63,8 @@ def dispatched(block: list[bytes]) -> tuple[bytes | None, str | None]:
             data.append(value)
         if field == b"event":
             name = value.decode(errors="replace") or None
-    return (b"\n".join(data) if data else None), name
+    joined = b"\n".join(data)
+    return (joined if joined.strip() else None), name
 
 
 @given(STREAMS, st.lists(st.integers(0, 120)))
@@ -140,8 +141,13 @@ def test_a_comment_is_kept_unchanged_and_has_no_data() -> None:
     assert parsed([b": keep-alive\n\n"])[:-1] == [Event(b": keep-alive\n\n", None, None)]
 
 
-def test_an_empty_data_line_differs_from_no_data() -> None:
-    assert [e.data for e in parsed([b"data:\n\n: x\n\n"]) if isinstance(e, Event)] == [b"", None]
+@pytest.mark.parametrize(
+    "blank", [b"data:", b"data: ", b"data", b"event: ping\ndata:", b"data:\ndata: \t"]
+)
+def test_an_event_with_blank_data_is_none(blank: bytes) -> None:
+    stream = blank + b"\n\n: x\n\ndata: 1\n\n"
+    assert [e.data for e in parsed([stream]) if isinstance(e, Event)] == [None, None, b"1"]
+    assert [e.data for e in parsed([blank + b"\n\n"]) if isinstance(e, Event)] == [None]
 
 
 def test_blank_lines_between_events_are_kept_as_blocks_without_data() -> None:

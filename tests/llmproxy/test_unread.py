@@ -1,6 +1,8 @@
 """Answers with the status 200 that cannot be read: they cost the usage at their end, else their reservation."""
 
 import gzip
+import struct
+from base64 import b64decode
 from collections.abc import Callable
 from json import dumps, loads
 from threading import Event, Thread
@@ -11,6 +13,7 @@ import orjson
 import pytest
 
 from config.api.problems import Problem
+from llmproxy.api.views import _encoded
 from llmproxy.calls import bodies, reading
 from llmproxy.calls.bodies import Rooms
 from llmproxy.calls.relay import complete, stream
@@ -341,12 +344,22 @@ class TestVectors:
         text = '"' + "AAAA" * 20 + '"'
         body = self.told(self.NUMBERS, text, "[1, 2]", self.NUMBERS)
         answer, known, _ = Embeddings().answer(body, target=target())
-        written = orjson.dumps(Embeddings().completed(answer, called="ours", charged=None))
-        assert written.count(self.NUMBERS.encode()) == 2
         assert known is not None
-        whole = loads(body)
-        del whole["usage"]["cost"]
-        assert loads(written) == whole | {"model": "ours"}
+        for model in ("ours", "a half \ud800"):
+            written = _encoded(Embeddings().completed(answer, called=model, charged=None))
+            assert loads(written)["data"][0]["embedding"] == loads(self.NUMBERS)
+            assert loads(written)["data"][1]["embedding"] == [0.0] * 15
+        written = _encoded(Embeddings().completed(answer, called="ours", charged=None))
+        assert written.count(self.NUMBERS.encode()) == 2
+        assert loads(written)["usage"] == {"prompt_tokens": 4, "total_tokens": 4}
+
+    def test_of_the_other_form_are_converted(self) -> None:
+        asked = embeddings.parse({"input": "a", "encoding_format": "base64"})
+        answer, _, _ = Embeddings().answer(self.told(self.NUMBERS), target=target(), request=asked)
+        (item,) = loads(_encoded(answer))["data"]
+        packed = b64decode(item["embedding"])
+        numbers = struct.unpack(f"<{len(packed) // 4}f", packed)
+        assert numbers == pytest.approx(loads(self.NUMBERS))
 
     @pytest.mark.parametrize("value", [NUMBERS.replace("2]", "NaN]"), f"[{NUMBERS}]"])
     def test_of_another_form_are_read(self, value: str) -> None:

@@ -145,7 +145,7 @@ export class Shell {
 
 const unreadable = { code: "service_unavailable", detail: "The service cannot be reached at the moment." };
 
-/** The data of each server-sent event; comments, which keep a silent stream alive, are passed over. */
+/** The data of each server-sent event: one line. Comments, which keep a silent stream alive, are lines of their own. */
 async function* events(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   // WebKit's streams cannot be iterated over.
@@ -156,9 +156,9 @@ async function* events(stream: ReadableStream<Uint8Array>): AsyncGenerator<strin
       const { done, value } = await reader.read();
       if (done) return;
       waiting += decoder.decode(value, { stream: true });
-      const blocks = waiting.split("\n\n");
-      waiting = blocks.pop() ?? "";
-      for (const block of blocks) if (block.startsWith("data: ")) yield block.slice(6);
+      const lines = waiting.split("\n");
+      waiting = lines.pop() ?? "";
+      for (const line of lines) if (line.startsWith("data: ")) yield line.slice(6);
     }
   } finally {
     await reader.cancel();

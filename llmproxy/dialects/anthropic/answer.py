@@ -8,8 +8,10 @@ before it, since the shape has one list of thoughts and one of calls.
 import time
 from json import dumps
 from typing import Any
+from uuid import uuid4
 
 from llmproxy.dialects.anthropic.blocks import SIGNED
+from llmproxy.dialects.anthropic.empties import write_empties
 from llmproxy.dialects.ends import finish_reason
 from llmproxy.dialects.protocol import WholeAnswer
 from llmproxy.dialects.reading import size_of, usage_of
@@ -27,7 +29,7 @@ def completion(message: dict[str, Any], *, provider: str) -> WholeAnswer:
         "logprobs": None,
     }
     answer = {
-        "id": message["id"],
+        "id": message.get("id") or made_id(),
         "object": "chat.completion",
         "created": int(time.time()),
         "model": message["model"],
@@ -39,18 +41,24 @@ def completion(message: dict[str, Any], *, provider: str) -> WholeAnswer:
     return WholeAnswer(answer, known, size)
 
 
+def made_id() -> str:
+    """The id of a completion whose message has none."""
+    return f"chatcmpl-{uuid4().hex}"
+
+
 def _message(blocks: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
     """The assistant's message, and its bytes that count as output."""
     text, thinking, hidden = "", "", 0
     details: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
     for block in blocks:
+        write_empties(block)
         match block["type"]:
             case "text":
-                text += block["text"] or ""
+                text += block["text"]
             case "thinking":
-                thinking += block["thinking"] or ""
-                said = thought(block["thinking"] or "", len(details))
+                thinking += block["thinking"]
+                said = thought(block["thinking"], len(details))
                 details.append(said | signature(block.get("signature"), after=_last_id(calls)))
             case "redacted_thinking":
                 hidden += len(block["data"])

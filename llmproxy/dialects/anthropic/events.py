@@ -11,10 +11,12 @@ from typing import Any
 from llmproxy.dialects.anthropic.answer import (
     arguments_of,
     hidden_thought,
+    made_id,
     signature,
     thought,
     tool_call,
 )
+from llmproxy.dialects.anthropic.empties import LAST, kind_of, write_empties
 from llmproxy.dialects.chat_answers import DONE, ChatTranslator
 from llmproxy.dialects.ends import finish_reason
 from llmproxy.dialects.failures import failed_part, failure_of, failure_within
@@ -57,8 +59,14 @@ class EventTranslator(ChatTranslator):
         return self._event(choices=[], usage=usage_of(charged)) + DONE
 
     def _read(self, event: Event, data: bytes) -> Piece:
-        given, piece = parse_json_exactly(data), Piece()
-        match given["type"]:
+        if data.strip() == LAST:
+            return self._end()
+        given = parse_json_exactly(data)
+        return Piece() if given is None else self._translate(given, kind_of(given, event))
+
+    def _translate(self, given: dict[str, Any], kind: str) -> Piece:
+        piece = Piece()
+        match kind:
             case "message_start":
                 piece = self._start(given["message"])
             case "content_block_start":
@@ -70,18 +78,21 @@ class EventTranslator(ChatTranslator):
             case "message_delta":
                 piece = self._message_delta(given)
             case "message_stop":
-                # A message without its stop reason was cut on the way.
-                failed = None if self._finished else ProviderError()
-                piece = Piece(ended=self._finished, failed=failed)
+                piece = self._end()
             case "error":
                 piece = Piece(failed=failure_of(given, key=self._key()))
             case "ping":
                 piece = Piece(forward=KEEP_ALIVE)
         return piece
 
+    def _end(self) -> Piece:
+        # A message without its stop reason was cut on the way.
+        failed = None if self._finished else ProviderError()
+        return Piece(ended=self._finished, failed=failed)
+
     def _start(self, message: dict[str, Any]) -> Piece:
         self._head = {
-            "id": message["id"],
+            "id": message.get("id") or made_id(),
             "object": "chat.completion.chunk",
             "created": int(time.time()),
             "model": self._called or message["model"],
@@ -91,6 +102,7 @@ class EventTranslator(ChatTranslator):
         return Piece(forward=self._chunk(role), prompt=self._report.prompt)
 
     def _block_start(self, index: Any, block: dict[str, Any]) -> Piece:
+        write_empties(block)
         self._newest = self._blocks[index] = _Block(block["type"])
         match block["type"]:
             case "text":
@@ -112,6 +124,7 @@ class EventTranslator(ChatTranslator):
         return Piece()
 
     def _block_delta(self, index: Any, delta: dict[str, Any]) -> Piece:
+        write_empties(delta)
         match delta["type"]:
             case "text_delta":
                 return self._text("content", delta["text"])

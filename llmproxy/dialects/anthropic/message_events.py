@@ -6,10 +6,12 @@ only; an output count is final once the message has its stop reason. So the last
 
 from json import dumps
 from typing import Any
+from uuid import uuid4
 
 from config.api.handlers import anthropic_error
 from config.api.problems import Problem
 from config.middleware.request_id import current as request_id
+from llmproxy.dialects.anthropic.empties import LAST, kind_of, write_empties
 from llmproxy.dialects.ends import stop_reason
 from llmproxy.dialects.failures import failed_part, failure_of, failure_within
 from llmproxy.dialects.passing import (
@@ -54,6 +56,8 @@ class MessageTranslator(Translator):
         self._others = OtherTexts(NO_TEXT)
         # The indexes of the blocks that are skipped: clients count those that they get.
         self._skipped: set[int] = set()
+        # The index of the block that began last.
+        self._newest = -1
 
     def ending(self, charged: TokenUsage) -> bytes:
         assert self._last is not None
@@ -71,15 +75,24 @@ class MessageTranslator(Translator):
         return named_event(error)
 
     def _read(self, event: Event, data: bytes) -> Piece:
+        if data.strip() == LAST:
+            return self._end()
         given, is_json = parse_json(data)
-        kind, usage = given["type"], given.get("usage")
+        if given is None:
+            return Piece()
+        is_named = bool(given.get("type"))
+        kind, usage = kind_of(given, event), given.get("usage")
         if kind == "message_start":
             usage = given["message"].get("usage")
         if isinstance(usage, dict):
             self._usage = merged(self._usage, without_costs(usage))
         changed = may_hold_costs(data) and drop_costs(given)
-        is_ordinary = is_json and not changed and event.event == kind
-        piece, raw = Piece(), event.raw if is_ordinary else b""
+        plain = b"event: %b\ndata: %b\n\n" % (kind.encode(), data.strip())
+        is_ordinary = is_json and is_named and not changed and b"\n" not in data.strip()
+        return self._translate(kind, given, usage, plain if is_ordinary else b"")
+
+    def _translate(self, kind: str, given: dict[str, Any], usage: Any, raw: bytes) -> Piece:
+        piece = Piece()
         match kind:
             case "message_start":
                 piece = self._start(given, usage)
@@ -88,15 +101,18 @@ class MessageTranslator(Translator):
             case "message_delta":
                 piece = self._message_delta(given, usage)
             case "message_stop":
-                # A message without its stop reason was cut on the way.
-                failed = None if self._last is not None else ProviderError()
-                piece = Piece(ended=failed is None, failed=failed)
+                piece = self._end()
             case "error":
                 piece = Piece(failed=failure_of(given, key=self._key()))
             case "ping":
                 # Before the message it would count as the beginning of an answer.
                 piece = Piece(forward=(raw or named_event(given)) if self._begun else KEEP_ALIVE)
         return piece
+
+    def _end(self) -> Piece:
+        # A message without its stop reason was cut on the way.
+        failed = None if self._last is not None else ProviderError()
+        return Piece(ended=failed is None, failed=failed)
 
     def _start(self, given: dict[str, Any], usage: Any) -> Piece:
         message, self._begun = given["message"], True
@@ -107,23 +123,38 @@ class MessageTranslator(Translator):
         self._usage.pop("output_tokens", None)
         self._report.add(usage, is_final=False)
         message["content"] = known_blocks(message.get("content") or [])
+        write_message_head(message)
         size = sum(map(size_of_part, message["content"])) + self._others.size(given, message)
         return Piece(forward=named_event(given), size=size, prompt=self._report.prompt)
 
     def _block(self, given: dict[str, Any], raw: bytes) -> Piece:
         if not self._begun:
             raise ValueError
-        index: Any = given.get("index")
+        if self._number(given):
+            raw = b""
+        index: Any = given["index"]
         part: Any = given.get("content_block") or given.get("delta")
         if "content_block" in given and part["type"] not in BLOCKS:
             self._skipped.add(index)
         if index in self._skipped or ("delta" in given and part["type"] not in _DELTAS):
             return Piece()
+        if part is not None and write_empties(part):
+            raw = b""
         if self._skipped:
             given["index"], raw = index - sum(each < index for each in self._skipped), b""
         parts = (given[name] for name in _PARTS if given.get(name))
         size = sum(map(size_of_part, parts)) + self._others.size(given)
         return Piece(forward=raw or named_event(given), size=size)
+
+    def _number(self, given: dict[str, Any]) -> bool:
+        """Writes the index of a block where it is missing, and says whether it was: a block without one is the next,
+        and what goes on is the newest."""
+        if "content_block" in given:
+            self._newest = given["index"] if given.get("index") is not None else self._newest + 1
+        if given.get("index") is not None:
+            return False
+        given["index"] = self._newest
+        return True
 
     def _message_delta(self, given: dict[str, Any], usage: Any) -> Piece:
         delta = given.get("delta") or {}
@@ -169,8 +200,18 @@ def usage_of(kept: dict[str, Any], charged: TokenUsage) -> dict[str, Any]:
 
 
 def known_blocks(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The blocks of an answer that reach callers."""
-    return [each for each in blocks if each["type"] in BLOCKS]
+    """The blocks of an answer that reach callers, with what their server left out."""
+    known = [each for each in blocks if each["type"] in BLOCKS]
+    for block in known:
+        write_empties(block)
+    return known
+
+
+def write_message_head(message: dict[str, Any]) -> None:
+    """Writes what every message begins with, where it is missing."""
+    if not message.get("id"):
+        message["id"] = f"msg_{uuid4().hex[:24]}"
+    message["type"], message["role"] = "message", "assistant"
 
 
 def size_of_part(part: dict[str, Any]) -> int:

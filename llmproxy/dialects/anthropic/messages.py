@@ -10,6 +10,7 @@ from llmproxy.dialects.anthropic.message_events import (
     known_blocks,
     size_of_part,
     usage_of,
+    write_message_head,
 )
 from llmproxy.dialects.anthropic.overhead import TOOLS_PROMPT
 from llmproxy.dialects.ends import stop_reason
@@ -73,6 +74,7 @@ class MessageCodec(Codec):
         answer |= {"content": known_blocks(answer["content"]), "usage": usage}
         if reason:
             answer["stop_reason"] = stop_reason(reason, provider=target.provider)
+        write_message_head(answer)
         size = sum(map(size_of_part, answer["content"])) + OtherTexts(NO_TEXT).size(answer)
         if (known := reported(usage)) is not None:
             answer["usage"] = usage_of(usage, known)

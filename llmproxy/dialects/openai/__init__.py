@@ -3,9 +3,11 @@
 from llmproxy.dialects.chat_answers import ChatCodec
 from llmproxy.dialects.ends import finish_reason
 from llmproxy.dialects.failures import failed_choice, raise_failure
+from llmproxy.dialects.openai.choices import message_of
 from llmproxy.dialects.openai.events import EventTranslator
 from llmproxy.dialects.openai.outgoing import outgoing_members
 from llmproxy.dialects.openai.texts import NO_TEXT, plain_size
+from llmproxy.dialects.openai.tool_calls import write_whole
 from llmproxy.dialects.openai.usage import usage_for_caller
 from llmproxy.dialects.passing import OtherTexts, drop_costs
 from llmproxy.dialects.protocol import ProviderRequest, Target, WholeAnswer
@@ -32,7 +34,10 @@ class ChatCompletions(ChatCodec):
         made = answer.get("choices") or None
         raise_failure(answer, made, key=target.key, error=failed_choice(made))
         usage, choices = answer.pop("usage", None), answer["choices"]
-        size = sum(plain_size(choice["message"])[0] for choice in choices)
+        messages = [*map(message_of, choices)]
+        size = sum(plain_size(message)[0] for message in messages)
+        for message in messages:
+            write_whole(message)
         for choice in choices:
             if reason := choice.get("finish_reason"):
                 choice["finish_reason"] = finish_reason(reason, provider=target.provider)

@@ -4,12 +4,15 @@ An ordinary chunk is forwarded as it came. One is written anew where its model h
 has usage, a role that was said before, or a text in parts, and where its bytes are no JSON for clients.
 """
 
+from collections import defaultdict
 from typing import Any
 
 from llmproxy.dialects.chat_answers import DONE, ChatTranslator
 from llmproxy.dialects.ends import finish_reason
 from llmproxy.dialects.failures import failed_choice, failed_part, failure_of, is_failure
+from llmproxy.dialects.openai.choices import delta_of
 from llmproxy.dialects.openai.texts import NO_TEXT, plain_size
+from llmproxy.dialects.openai.tool_calls import CallNumbers
 from llmproxy.dialects.openai.usage import usage_for_caller
 from llmproxy.dialects.passing import OtherTexts, drop_costs, may_hold_costs
 from llmproxy.dialects.protocol import Piece, ProviderError, TokenUsage
@@ -40,6 +43,10 @@ class EventTranslator(ChatTranslator):
         self._spoken: set[Any] = set()
         # Whether anything of the answer has come.
         self._has_begun = False
+        # Those that have spoken by deltas, those that do by messages, and the calls of tools of each.
+        self._by_deltas: set[Any] = set()
+        self._by_messages: set[Any] = set()
+        self._calls: defaultdict[Any, CallNumbers] = defaultdict(CallNumbers)
 
     def ending(self, charged: TokenUsage) -> bytes:
         return (self._usage_chunk(charged) if self._include_usage else b"") + DONE
@@ -58,7 +65,15 @@ class EventTranslator(ChatTranslator):
             # An answer without a reason for its end was cut on the way.
             return Piece(ended=self._finished, failed=None if self._finished else ProviderError())
         chunk, is_json = parse_json(data)
+        if not chunk:
+            return Piece()
         choices = chunk.get("choices")
+        return self._failed(event, chunk, choices) or self._passed_on(
+            event, data, chunk, is_json=is_json
+        )
+
+    def _failed(self, event: Event, chunk: dict[str, Any], choices: Any) -> Piece | None:
+        """What an event says that is no chunk of an answer, or the failure of one."""
         is_chunk = isinstance(choices, list)
         if chunk.get("error") or event.event == "error" or (not is_chunk and is_failure(chunk)):
             known = self._add(chunk.get("usage"))
@@ -71,6 +86,12 @@ class EventTranslator(ChatTranslator):
             failed = failed_part(error, key=self._key())
             known = self._add(_taken_usage(chunk, choices))
             return Piece(failed=failed, is_within=True, reported=known)
+        return None
+
+    def _passed_on(
+        self, event: Event, data: bytes, chunk: dict[str, Any], *, is_json: bool
+    ) -> Piece:
+        choices = chunk["choices"]
         self._chunk = chunk
         size, finished, is_plain = self._read_deltas(choices)
         usage = _taken_usage(chunk, choices)
@@ -97,12 +118,22 @@ class EventTranslator(ChatTranslator):
         size, finished, is_plain = 0, False, True
         for choice in choices:
             delta = choice.get("delta")
-            if delta is None:
-                # Azure's filter speaks without one, and SDKs read it.
-                delta = choice["delta"] = {}
-                is_plain = False
+            # One answer is asked for.
+            index = choice.get("index") or 0
+            if not delta:
+                said = delta_of(choice, has_spoken=index in self._by_deltas)
+                if delta is None or said is not None:
+                    # Azure's filter speaks without one, and SDKs read it.
+                    delta = choice["delta"] = said or {}
+                    is_plain = False
+                if said is not None:
+                    self._by_messages.add(index)
             delta_size, was_plain = plain_size(delta)
+            if delta_size and index not in self._by_messages:
+                self._by_deltas.add(index)
             size, is_plain = size + delta_size, is_plain and was_plain
+            if delta.get("tool_calls") and self._calls[index].write(delta["tool_calls"]):
+                is_plain = False
             if delta.get("role") and self._repeats_its_role(choice, delta):
                 is_plain = False
             if reason := choice.get("finish_reason"):
@@ -113,7 +144,7 @@ class EventTranslator(ChatTranslator):
 
     def _repeats_its_role(self, choice: dict[str, Any], delta: dict[str, Any]) -> bool:
         """Whether a role was said before, as some servers do in each delta; SDKs put the texts of all together."""
-        index = choice.get("index")
+        index = choice.get("index") or 0
         if index in self._spoken:
             del delta["role"]
             return True

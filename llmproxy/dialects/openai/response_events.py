@@ -15,6 +15,7 @@ from config.api.handlers import openai_error
 from config.api.problems import Problem
 from config.middleware.request_id import current as request_id
 from llmproxy.dialects.failures import failed_part, failure_of
+from llmproxy.dialects.openai.delivered import Delivered
 from llmproxy.dialects.openai.response_ends import failure_in, say_what_is_missing
 from llmproxy.dialects.openai.response_usage import NO_TEXT, item_size, with_usage
 from llmproxy.dialects.passing import (
@@ -67,6 +68,7 @@ class ResponseTranslator(Translator):
         # The bytes delivered of each item of the output.
         self._sizes: Counter[Any] = Counter()
         self._others = OtherTexts(_MEMBERS)
+        self._delivered = Delivered()
 
     def ending(self, charged: TokenUsage) -> bytes:
         with_usage(self._held["response"], charged)
@@ -98,6 +100,10 @@ class ResponseTranslator(Translator):
             # A response that was not completed was cut on the way.
             return Piece(failed=ProviderError())
         given, is_json = parse_json(data)
+        if given is None:
+            return Piece()
+        if not given.get("type") and event.event:
+            given["type"], is_json = event.event, False
         kind, response = given.get("type"), given.get("response")
         if kind == "error" or (given.get("error") and "response" not in given):
             known = reported(given.get("usage"))
@@ -106,21 +112,38 @@ class ResponseTranslator(Translator):
             # Events without a kind are not of this API, and break SDKs.
             return Piece()
         self._number = max(self._number, given.get("sequence_number") or 0)
-        usage = response.get("usage") if isinstance(response, dict) else None
         if error := self._failure(kind, response):
+            usage = response.get("usage") if isinstance(response, dict) else None
             return Piece(failed=failed_part(error, key=self._key()), reported=reported(usage))
-        is_ordinary = is_json and not (may_hold_costs(data) and drop_costs(given))
+        return self._passed_on(kind, given, data if is_json else None)
+
+    def _passed_on(self, kind: str, given: dict[str, Any], data: bytes | None) -> Piece:
+        """An event for the caller; ``data`` are its bytes where they are JSON for clients."""
+        response = given.get("response")
+        usage = response.get("usage") if isinstance(response, dict) else None
+        has_costs = (data is None or may_hold_costs(data)) and drop_costs(given)
+        is_ordinary = data is not None and not has_costs
         if isinstance(response, dict):
             if usage is not None:
                 response["usage"] = without_costs(usage)
             if self._called is not None:
                 response["model"] = self._called
+            is_head_whole = self._write_head(response)
             is_changed = kind in _ENDS and say_what_is_missing(response)
-            is_ordinary = is_ordinary and usage is None and self._called is None and not is_changed
+            is_ordinary = (
+                is_ordinary
+                and is_head_whole
+                and usage is None
+                and self._called is None
+                and not is_changed
+            )
             self._response = response
+        elif _THING.fullmatch(kind) and self._delivered.note(kind, given):
+            is_ordinary = False
+        if kind in _ENDS:
+            self._held = given = {**given, "response": self._ended(kind, response)}
         size = self._size(kind, given)
         if kind in _ENDS:
-            self._held = {**given, "response": self._response}
             return Piece(size=size, finished=True, ended=True, reported=reported(usage))
         return Piece(forward=_named(kind, given, data if is_ordinary else None), size=size)
 
@@ -131,6 +154,25 @@ class ResponseTranslator(Translator):
             # What is incomplete may say why in an error too.
             error = failure_in(response | {"error": None} if kind == _INCOMPLETE else response)
         return error or ("failed" if kind in _FAILURES else None)
+
+    def _write_head(self, response: dict[str, Any]) -> bool:
+        """Writes the id and the output of a response where they are missing, and says whether none was."""
+        missing: dict[str, Any] = {}
+        if not response.get("id"):
+            missing["id"] = self._response.get("id") or made_id()
+        if response.get("output") is None:
+            missing["output"] = []
+        response |= missing
+        return not missing
+
+    def _ended(self, kind: str, response: Any) -> dict[str, Any]:
+        """The response at its end: as it was shown last where the end has none, and with the items that it forgot."""
+        ended = {**(response or self._response or _begun(self._called))}
+        if (ended.get("status") or "in_progress") == "in_progress":
+            ended["status"] = kind.removeprefix("response.")
+        if not sum(map(item_size, ended["output"])):
+            ended["output"] = self._delivered.items() or ended["output"]
+        return ended
 
     def _size(self, kind: str, given: dict[str, Any]) -> int:
         """The bytes of output in an event, each of them once, although most come in several events."""
@@ -158,10 +200,15 @@ def _passes(kind: str) -> bool:
     return kind in _KINDS or _THING.fullmatch(kind) is not None
 
 
+def made_id() -> str:
+    """The id of a response whose provider wrote none."""
+    return f"resp_{request_id()}"
+
+
 def _begun(called: str | None) -> dict[str, Any]:
     """A response that failed before the provider showed one."""
     return {
-        "id": f"resp_{request_id()}",
+        "id": made_id(),
         "object": "response",
         "created_at": int(time.time()),
         "model": called,

@@ -3,8 +3,9 @@
 from typing import Any
 
 from llmproxy.dialects.failures import raise_failure
+from llmproxy.dialects.openai.delivered import write_empties
 from llmproxy.dialects.openai.response_ends import failure_in, say_what_is_missing
-from llmproxy.dialects.openai.response_events import ResponseTranslator
+from llmproxy.dialects.openai.response_events import ResponseTranslator, made_id
 from llmproxy.dialects.openai.response_usage import NO_TEXT, item_size, with_usage
 from llmproxy.dialects.passing import OtherTexts, drop_costs, without_costs
 from llmproxy.dialects.protocol import (
@@ -38,6 +39,10 @@ class Responses(Codec):
         answer, _ = parse_json(body)
         raise_failure(answer, answer.get("output"), key=target.key, error=failure_in(answer))
         say_what_is_missing(answer)
+        for item in answer["output"]:
+            write_empties(item)
+        if not answer.get("id"):
+            answer["id"] = made_id()
         usage = without_costs(answer.get("usage"))
         drop_costs(answer)
         answer["usage"], known = usage, reported(usage)
