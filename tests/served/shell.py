@@ -114,17 +114,17 @@ class Stream:
         self.headers = response.headers
         self._response = response
         self._chunks = response.iter_content(None)
-        self._blocks = self._split()
+        self._found = self._split()
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        return next(self._blocks)
+        return next(self._found)
 
     def next_event(self) -> str:
         """The data of the next event, past any comments."""
-        return next(block for block in self if block != ":")
+        return next(each for each in self if each != ":")
 
     def rest(self) -> bytes:
         return b"".join(self._chunks)
@@ -135,12 +135,18 @@ class Stream:
         return problem
 
     def _split(self) -> Iterator[str]:
-        waiting = b""
+        waiting, block = b"", b""
         for chunk in self._chunks:
-            *blocks, waiting = (waiting + chunk).split(b"\n\n")
-            for block in blocks:
-                yield from events(block) or [":"]
-        assert waiting == b"", waiting
+            *lines, waiting = (waiting + chunk).split(b"\n")
+            for line in lines:
+                if line.startswith(b":"):
+                    yield ":"
+                elif line:
+                    block += line + b"\n"
+                else:
+                    yield from events(block)
+                    block = b""
+        assert waiting + block == b"", (waiting, block)
 
 
 def asked(text: str, **members: Any) -> dict[str, Any]:
