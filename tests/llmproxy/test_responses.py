@@ -381,6 +381,95 @@ def test_a_namespace_of_tools_passes_and_counts() -> None:
         parse(asked)
 
 
+FOUND = {"type": "function", "name": "f", "description": "word " * 50, "defer_loading": True}
+SEARCH = {
+    "type": "tool_search",
+    "execution": "client",
+    "description": "word " * 50,
+    "parameters": {"type": "object", "properties": {"query": {"type": "string"}}},
+}
+SPACE = {"type": "namespace", "name": "n", "description": "", "tools": [FOUND]}
+# As Codex writes them for OpenAI's models since gpt-5.5 (openai/codex).
+WITH_TOOLS = [
+    {"type": "additional_tools", "role": "developer", "tools": [SPACE]},
+    {"type": "additional_tools", "role": "developer", "tools": [SEARCH], "id": "at_1"},
+    {"type": "tool_search_output", "call_id": "s1", "execution": "client", "status": "completed", "tools": [FOUND]},
+    {"type": "tool_search_output", "call_id": None, "execution": "server", "tools": [SPACE, FOUND]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("item", WITH_TOOLS)
+def test_tools_within_an_item_pass_and_count_as_tools(item: dict[str, Any]) -> None:
+    asked = {"input": [item, *HELLO], "tool_choice": "auto", "parallel_tool_calls": False}
+    request = parse(asked)
+    assert request.unknown == ()
+    body = sent(asked)
+    assert body["input"] == [{name: each for name, each in item.items() if each}, *HELLO]
+    # They are tools that a choice is among.
+    assert (body["tool_choice"], body["parallel_tool_calls"]) == ("auto", False)
+    assert "tools" not in body
+    assert estimate(asked) >= estimate({"input": HELLO}) + 50
+    # As much as where the caller lists them.
+    listed = estimate({"input": HELLO, "tools": item["tools"]})
+    assert abs(estimate(asked) - listed) < 10
+
+
+@pytest.mark.parametrize("arguments", [{"query": "word " * 50}, dumps({"query": "word " * 50})])
+def test_a_search_for_tools_that_the_caller_runs_passes_and_counts(arguments: Any) -> None:
+    call = {
+        "type": "tool_search_call",
+        "call_id": "s1",
+        "execution": "client",
+        "arguments": arguments,
+        "status": "completed",
+    }
+    asked = {"input": [*HELLO, call, WITH_TOOLS[2]], "tools": [SEARCH]}
+    assert parse(asked).unknown == ()
+    assert (sent(asked)["input"], sent(asked)["tools"]) == (asked["input"], [SEARCH])
+    assert estimate({"input": [*HELLO, call]}) >= estimate({"input": HELLO}) + 50
+    # A search that is not described is described by OpenAI.
+    bare = {"type": "tool_search", "execution": "client"}
+    assert estimate({"input": "hello", "tools": [bare]}) >= 700
+
+
+@pytest.mark.parametrize("place", ["additional_tools", "tool_search_output"])
+@pytest.mark.parametrize(
+    ("tool", "code"),
+    [
+        ({"type": "web_search"}, "hosted_tool"),
+        ({"type": "mcp", "server_label": "a", "server_url": "https://a.test"}, "hosted_tool"),
+        ({"type": "tool_search"}, "hosted_tool"),
+        ({"type": "tool_search", "execution": "server"}, "hosted_tool"),
+        ({"type": "computer"}, "unsupported"),
+    ],
+)
+def test_what_the_provider_runs_is_refused_wherever_it_stands(
+    place: str, tool: dict[str, Any], code: str
+) -> None:
+    item = {"type": place, "role": "developer", "tools": [FOUND, tool]}
+    within = {"type": "namespace", "name": "n", "tools": [tool]}
+    for asked, pointer in (
+        ({"input": [*HELLO, item]}, "/input/1/tools/1/type"),
+        ({"input": [{**item, "tools": [within]}]}, "/input/0/tools/0/tools/0/type"),
+        ({"input": "hello", "tools": [tool]}, "/tools/0/type"),
+    ):
+        with pytest.raises(InvalidRequest) as refused:
+            parse(asked)
+        assert [(each.pointer, each.code) for each in refused.value.errors] == [(pointer, code)]
+
+
+@pytest.mark.parametrize("odd", [[], {}, 5, [["x"]], "f"])
+def test_items_of_tools_of_another_shape_are_refused_by_their_pointer(odd: Any) -> None:
+    for item in (
+        {"type": "additional_tools", "role": "developer", "tools": {"a": odd}},
+        {"type": "tool_search_output", "tools": [[odd]]},
+        {"type": ["additional_tools"], "tools": [odd]},
+    ):
+        with pytest.raises(InvalidRequest) as refused:
+            parse({"input": [item]})
+        assert refused.value.errors[0].pointer.startswith("/input/0")
+
+
 def test_members_of_a_choice_of_tools_are_not_sent_without_tools() -> None:
     given = {"tools": [], "tool_choice": "auto", "parallel_tool_calls": True}
     assert sent({"input": "hello", **given}).keys() == {
