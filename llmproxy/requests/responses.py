@@ -21,6 +21,7 @@ _STATEFUL = {
     "conversation": STATELESS,
     "prompt": "Prompts that are stored at a provider are not taken: send the instructions themselves.",
     "background": "This service keeps no state, so an answer is streamed or awaited; background is not taken.",
+    "background_options": "This service keeps no state, so nothing runs in the background.",
 }
 REFERENCE = (
     "This service keeps no state, so an item_reference leads to nothing: with store: false your SDK sends the items "
@@ -41,7 +42,9 @@ _COMPUTERS = frozenset({"computer", "computer_use", "computer_use_preview"})
 _OWN_MEMBERS = frozenset(
     {"model", "stream", "max_output_tokens", "store", "background", "previous_response_id"}
 )
-_DROPPED = frozenset({"user", "metadata", "client_metadata", "conversation", "prompt"})
+_DROPPED = frozenset({
+    "user", "metadata", "client_metadata", "conversation", "prompt", "background_options",
+})  # fmt: skip
 # Members that providers refuse without tools.
 _TOOL_MEMBERS = frozenset({"tool_choice", "parallel_tool_calls", "max_tool_calls"})
 # Items that are tools and no message.
@@ -132,7 +135,7 @@ def parse(data: Json) -> ResponsesRequest:
 def _refused(data: Json) -> Iterator[Fault]:
     """The faults of what is known and refused, each with its reason."""
     for name, why in _STATEFUL.items():
-        if data.get(name) not in (None, False, ""):
+        if data.get(name) not in (None, False, "", {}):
             yield Fault(f"/{name}", "stateless", why)
     items = data.get("input")
     for index, item in enumerate(items if isinstance(items, list) else ()):

@@ -156,6 +156,8 @@ def test_a_null_that_an_sdk_writes_is_absent_and_goes_no_further() -> None:
         ({"conversation": {"id": "c"}}, "/conversation", "stateless"),
         ({"background": True}, "/background", "stateless"),
         ({"prompt": {"id": "p"}}, "/prompt", "stateless"),
+        ({"background_options": {"a": 1}}, "/background_options", "stateless"),
+        ({"access_programs": {"cyber": "daybreak_red"}}, "/access_programs/cyber", "invalid"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "/input/0", "stateless"),
         ({"input": [*HELLO, {"id": "x"}]}, "/input/1", "stateless"),
         ({"input": [*HELLO, {"id": "x", "type": None}]}, "/input/1", "stateless"),
@@ -250,6 +252,13 @@ def test_a_file_goes_as_it_came_and_counts_like_those_of_chats() -> None:
     assert sent({"input": given})["input"] == given
     of_files = estimate({"input": given}) - estimate({"input": [*HELLO, CALL, RESULT]})
     assert abs(of_files - files_tokens([{"file_data": data}] * 2)) < 10
+
+
+def test_options_that_cost_tokens_alone_pass() -> None:
+    given = {"image": {"context_compression": "enabled"}, "access_programs": {"cyber": "standard"}}
+    body = sent({"input": "hello", "background_options": {}, **given})
+    assert {name: body[name] for name in given} == given
+    assert "background_options" not in body
 
 
 def test_options_of_the_cache_pass() -> None:

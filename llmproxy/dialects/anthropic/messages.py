@@ -25,7 +25,7 @@ from llmproxy.dialects.protocol import (
 )
 from llmproxy.dialects.reading import parse_json_exactly
 from llmproxy.prompts.estimates import text_tokens
-from llmproxy.requests.messages import Block, Messages
+from llmproxy.requests.messages import Block, Messages, named_tool
 
 # Of a tool that Anthropic defines and the caller runs, as documented: up to 700.
 CLIENT_TOOL = 700
@@ -40,7 +40,7 @@ class MessageCodec(Codec):
 
     def prompt_overhead(self, request: Messages) -> int:
         members = request.members
-        tools = members.get("tools", ())
+        tools = request.tools
         blocks = [block for _, block in request.blocks()]
         has_prompt = bool(
             tools
@@ -89,7 +89,7 @@ def count_request(request: Messages, *, target: Target) -> ProviderRequest:
 
 def _reloaded_tokens(tools: list[Block], blocks: list[Block]) -> int:
     """The tokens of tools that results name again: the API writes a tool into the prompt wherever it is named."""
-    named = Counter(block["tool_name"] for block in blocks if block["type"] == "tool_reference")
+    named = Counter(filter(None, map(named_tool, blocks)))
     again = [(tool, named[tool["name"]] - 1) for tool in tools if named[tool["name"]] > 1]
     return sum(times * text_tokens(dumps(tool)) for tool, times in again)
 
