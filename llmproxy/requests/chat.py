@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from config.api.problems import Fault
+from llmproxy.requests import tool_choices
 from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.checking import RequestSchema, read_schemas
 from llmproxy.requests.labels import labels_of
@@ -84,6 +85,7 @@ def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
     Raises ``InvalidRequest`` with a pointer for each fault, and ``MalformedRequest`` for too many values or members.
     """
     _drop_repeated(data)
+    tool_choices.for_chat(data)
     unknown = _SCHEMA.check(data, besides=_stream_faults(data, stream=stream))
     streamed = bool(data.get("stream")) if stream is None else stream
     members = {

@@ -6,6 +6,7 @@ from json import dumps
 from typing import Any, ClassVar
 
 from config.api.problems import Fault, InvalidRequest
+from llmproxy.requests import tool_choices
 from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.checking import RequestSchema
 from llmproxy.requests.labels import labels_of
@@ -105,6 +106,7 @@ def _read(data: dict[str, Any], schema: RequestSchema, headers: Mapping[str, str
     if data.get("thread") is not None:
         whole = "No conversation is kept here. Send all of its messages, without this member."
         raise ThreadRefused(errors=[Fault("/thread", "unknown", whole)])
+    tool_choices.for_messages(data)
     unknown = schema.check(data, besides=_header_faults(headers))
     members = {
         name: _given(value) if name in _WITHOUT_NULLS else value

@@ -7,6 +7,7 @@ from json import dumps
 from typing import Any, ClassVar
 
 from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, pointer
+from llmproxy.requests import tool_choices
 from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.checking import Place, RequestSchema
 from llmproxy.requests.labels import labels_of
@@ -109,6 +110,7 @@ def parse(data: Json) -> ResponsesRequest:
     """
     if faults := list(islice(_refused(data), MAX_FAULTS)):
         raise InvalidRequest(errors=faults)
+    tool_choices.for_responses(data)
     unknown = _SCHEMA.check(data)
     without = frozenset[str]() if data.get("tools") else frozenset({"tools"})
     if not any(_tools_in(data)):
