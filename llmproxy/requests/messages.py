@@ -21,10 +21,10 @@ BETAS = frozenset({
     "fine-grained-tool-streaming-2025-05-14", "inline-tools-2026-09-15", "interleaved-thinking-2025-05-14",
     "mid-conversation-output-config-2026-07-01", "mid-conversation-system-clear-at-2026-08-21",
     "mid-conversation-tool-changes-2026-07-01", "model-context-window-exceeded-2025-08-26", "output-128k-2025-02-19",
-    "pdfs-2024-09-25", "per-turn-control-2026-07-01", "prompt-caching-2024-07-31", "structured-outputs-2025-11-13",
-    "task-budgets-2026-03-13", "thinking-binding-controls-2026-08-01", "thinking-display-updates-2026-08-18",
-    "thinking-token-count-2026-05-13", "token-counting-2024-11-01", "token-efficient-tools-2025-02-19",
-    "tool-search-tool-2025-10-19",
+    "output-300k-2026-03-24", "pdfs-2024-09-25", "per-turn-control-2026-07-01", "prompt-caching-2024-07-31",
+    "structured-outputs-2025-11-13", "task-budgets-2026-03-13", "thinking-binding-controls-2026-08-01",
+    "thinking-display-updates-2026-08-18", "thinking-token-count-2026-05-13", "token-counting-2024-11-01",
+    "token-efficient-tools-2025-02-19", "tool-search-tool-2025-10-19",
 })  # fmt: skip
 
 _MESSAGES = RequestSchema.read("messages", "MessagesRequest")

@@ -246,6 +246,8 @@ def _message(item: Json) -> Json:
         content = dumps(output) if kind == "shell_call_output" else _content(output)
         ids = {"tool_call_id": item.get("call_id"), "name": item.get("name")}
         return {"role": "tool", **ids, "content": content}
+    if kind == "configuration_update":
+        return {"role": "system", "content": dumps(item.get("text") or "")}
     if kind == "reasoning":
         # What is encrypted includes its summary.
         shown = [] if item.get("encrypted_content") else item.get("content") or ()

@@ -261,6 +261,20 @@ def test_options_that_cost_tokens_alone_pass() -> None:
     assert "background_options" not in body
 
 
+def test_a_change_of_how_the_model_answers_passes_and_counts() -> None:
+    schema = {"description": "word " * 50}
+    form = {"type": "json_schema", "name": "x", "schema": schema}
+    change = {
+        "type": "configuration_update",
+        "reasoning": {"effort": "low"},
+        "text": {"format": form},
+    }
+    asked = {"input": [*HELLO, change]}
+    assert parse(asked).unknown == ()
+    assert sent(asked)["input"] == asked["input"]
+    assert estimate(asked) >= 50
+
+
 def test_options_of_the_cache_pass() -> None:
     options = {"mode": "explicit", "ttl": None}
     request = parse({"input": "hello", "prompt_cache_options": options})
