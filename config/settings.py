@@ -268,8 +268,9 @@ CORS_ALLOW_HEADERS = [
     "baggage", "sentry-trace", "traceparent", "tracestate",
 ]  # fmt: skip
 CORS_EXPOSE_HEADERS = [
-    "etag", "request-id", "retry-after", "www-authenticate", "x-manifest-signature", "x-output-limit",
-    "x-ratelimit-degraded", "x-ratelimit-limit-requests", "x-ratelimit-limit-tokens", "x-ratelimit-remaining-requests",
+    "etag", "request-id", "retry-after", "www-authenticate", "x-dropped-members", "x-manifest-signature",
+    "x-output-limit", "x-ratelimit-degraded", "x-ratelimit-limit-requests", "x-ratelimit-limit-tokens",
+    "x-ratelimit-remaining-requests",
     "x-ratelimit-remaining-tokens", "x-ratelimit-reset-requests", "x-ratelimit-reset-tokens", "x-should-retry",
     "x-request-id", "x-tokens-remaining-month", "x-tokens-remaining-day",
 ]  # fmt: skip

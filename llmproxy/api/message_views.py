@@ -61,12 +61,12 @@ class MessageModelViewSet(ModelViewSet):
         asked = MessageModelPageSerializer(data=request.query_params)
         asked.is_valid(raise_exception=True)
         models, has_more = _page(_answering(request), **asked.validated_data)
-        names = [each.name for each in models] or [None]
+        names = [each.name for each in models]
         page = {
             "data": MessageModelSerializer(models, many=True).data,
             "has_more": has_more,
-            "first_id": names[0],
-            "last_id": names[-1],
+            "first_id": next(iter(names), None),
+            "last_id": next(reversed(names), None),
         }
         return Response(page, headers={"request-id": request_id()})
 

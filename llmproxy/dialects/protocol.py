@@ -195,7 +195,7 @@ class Target(NamedTuple):
     ``base_url`` is as the SDK of the dialect takes it. ``passes_all``: members of a request that are not of the dialect
     pass too. ``fetches``: images and files by URL pass. ``limit_name``: what OpenAI's chat completions call the output
     limit there. ``calls_per_minute`` and ``read_timeout``, in seconds, are the provider's own limits. ``thinks``: the
-    model is known to think before it answers.
+    model is known to think before it answers. ``drops``: members that it has refused in this call.
     """
 
     provider: str
@@ -212,6 +212,7 @@ class Target(NamedTuple):
     calls_per_minute: int | None = None
     read_timeout: int | None = None
     thinks: bool = False
+    drops: frozenset[str] = frozenset()
 
     @property
     def route(self) -> RouteKey:

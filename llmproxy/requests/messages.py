@@ -108,7 +108,7 @@ def _read(data: dict[str, Any], schema: RequestSchema, headers: Mapping[str, str
         raise ThreadRefused(errors=[Fault("/thread", "unknown", whole)])
     tool_choices.for_messages(data)
     unknown = schema.check(data, besides=_header_faults(headers))
-    members = {
+    members: dict[str, Any] = {
         name: _given(value) if name in _WITHOUT_NULLS else value
         for name, value in _given(data).items()
         if name not in _OWN_MEMBERS and name not in _DROPPED
