@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llmproxy.dialects.failures import raise_failure
+from llmproxy.dialects.openai.outgoing import as_object, wants_objects
 from llmproxy.dialects.openai.response_events import ResponseTranslator
 from llmproxy.dialects.openai.response_usage import NO_TEXT, item_size, reported, with_usage
 from llmproxy.dialects.passing import OtherTexts, drop_costs, without_costs
@@ -29,6 +30,8 @@ class Responses(Codec):
     ) -> ProviderRequest:
         own = {"model": target.model, "max_output_tokens": output_limit, "store": False}
         body: dict[str, Any] = {**request.members_within(output_limit), **own}
+        if "tools" in body and wants_objects(target.base_url):
+            body["tools"] = [as_object(each) for each in body["tools"]]
         if request.stream:
             body["stream"] = True
         return target.post("/responses", body, streamed=request.stream)
