@@ -6,6 +6,7 @@
 from functools import partial
 
 from django.conf import settings
+from django.core import checks
 
 from accounts import hooks
 from config import serving
@@ -17,6 +18,7 @@ from licensing.callers import claims_of, load_caller
 from licensing.models import Brake
 from llmproxy.calls import outbox
 from llmproxy.calls import watch as calls
+from llmproxy.catalogue.member_names import members_are_named
 from llmproxy.keys import personal_keys
 from llmproxy.models import Provider
 from releases.models import AppChannel, AppPin, MicroApp
@@ -45,6 +47,8 @@ if settings.METRICS_PORT is not None or settings.WORKER_METRICS_PORT is not None
 SETTLING_SECONDS = 10.0
 # Each module registers its pages with the console, after every app's own.
 PAGES = (client_page, jobs, meanings, person_page, usage_and_money)
+
+checks.register(members_are_named)
 
 hooks.register(
     hooks.Above(

@@ -24,6 +24,7 @@ from config.env.values import (
     HEADER_VALUE,
     LIMIT_NAME,
     LONG_KEY,
+    MEMBERS,
     POSITIVE,
     fernet_keys,
     label,
@@ -70,7 +71,7 @@ LLM_API_KEY = secret("LLM_API_KEY", check=HEADER_VALUE)
 # Empty: the public authorities.
 LLM_CA_BUNDLE: str = env.str("LLM_CA_BUNDLE", "", validate=certificates) or ""
 LLM_DEFAULT_MODEL: str = env.str("LLM_DEFAULT_MODEL", validate=NOT_EMPTY) or ""
-LLM_MEMBERS: str = env.str("LLM_MEMBERS", "", validate=one_of("listed", "all")) or "listed"
+LLM_MEMBERS: str = env.str("LLM_MEMBERS", "", validate=MEMBERS) or "listed"
 LLM_FETCHES: str = env.str("LLM_FETCHES", "", validate=one_of("yes", "no")) or ""
 LLM_LIMIT_NAME: str = env.str("LLM_LIMIT_NAME", "", validate=LIMIT_NAME) or ""
 LLM_CONNECT_TIMEOUT: float = env.float("LLM_CONNECT_TIMEOUT", 5.0, validate=POSITIVE)

@@ -1,7 +1,7 @@
 """Checks the body of a model call by the JSON Schema that is published for it: ``schemas/<surface>.json``."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from itertools import islice
 from json import loads
@@ -11,14 +11,14 @@ from typing import Any
 from jsonschema_rs import Draft202012Validator, ValidationError
 
 from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, MalformedRequest, pointer
-from llmproxy.requests.refused_members import refused_members
+from llmproxy.requests.refused_members import Place, refused_members, refused_within
 from llmproxy.requests.unions import KIND, discriminated, kinds_of
 
 Json = dict[str, Any]
 _KIND_WITHIN = re.compile(r"\[[^]]*\]/")
 # The sentence of a fault, by its pointer; ``*`` is any index.
 Refusals = Mapping[str, str]
-Place = tuple[str | int, ...]
+UNKNOWN = "This member is not supported."
 
 # The validator copies each faulty value and lists every unknown member, so the number of both is limited.
 MAX_VALUES = 100_000
@@ -109,6 +109,22 @@ class RequestSchema:
             }:
                 yield place, others
 
+    def beyond(self, data: Json, *, named: Collection[str] | None) -> Iterator[Fault]:
+        """Yields the faults of members that the schema does not know, at a provider that gets those ``named``, or all.
+
+        They are not named, or known to cost, repeat, fetch or run, at any depth. What a model has said goes back.
+        """
+        place = "messages" if "messages" in self.known else "input"
+        for at, schema, members in _objects(self._schema, data, components=self._components):
+            is_said = at[:1] == (place,) and len(at) > 1 and is_answer(data[place][at[1]])
+            for name in members.keys() - schema["properties"].keys():
+                if is_said and name not in self._names and "ttl" not in schema["properties"]:
+                    continue
+                if named is None or name in named:
+                    yield from refused_within((*at, name), members[name])
+                else:
+                    yield Fault(pointer((*at, name)), "unknown", UNKNOWN)
+
     def _is_closed(self, data: Json, *, size: int) -> bool:
         """Whether a body is valid as it is, or without the unknown members that are null, which it loses here.
 
@@ -160,9 +176,7 @@ class RequestSchema:
             case "additionalProperties":
                 for name in kind.as_dict()["unexpected"]:
                     why = self._reasons.get(_starred((*place, name)))
-                    yield Fault(
-                        pointer((*place, name)), "unknown", why or "This member is not supported."
-                    )
+                    yield Fault(pointer((*place, name)), "unknown", why or UNKNOWN)
             case "required":
                 name = kind.as_dict()["property"]
                 yield Fault(pointer((*place, name)), "required", "This member is required.")

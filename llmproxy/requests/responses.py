@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, pointer
 from llmproxy.requests import tool_choices
 from llmproxy.requests.call_request import CallRequest, Surface
-from llmproxy.requests.checking import Place, RequestSchema
+from llmproxy.requests.checking import RequestSchema
 from llmproxy.requests.labels import labels_of
+from llmproxy.requests.refused_members import Place
 
 Json = dict[str, Any]
 

@@ -32,6 +32,7 @@ def outgoing_members(members: Members, *, target: Target) -> Members:
     if target.passes_all:
         return dict(members)
     dropped = _OF_ANTHROPIC if takes_thoughts(target.base_url) else _OF_ANTHROPIC | _THOUGHTS
+    dropped -= target.members
     sent = {**members, "messages": [_message(each, dropped) for each in members["messages"]]}
     if "tools" in members:
         sent["tools"] = [_without(tool, dropped) for tool in members["tools"]]
