@@ -2,7 +2,7 @@
 PYTHON ?= python3
 RUN = exec .venv/bin/python -m tests.tools
 
-.PHONY: run test test-full test-wire test-pythons faults soak upgrade-drill restore-drill bench bench-smoke format lock sbom python
+.PHONY: run test test-full test-wire test-pythons faults soak upgrade-drill restore-drill bench bench-smoke format lock schemas sbom python
 
 run: python  ## Start everything and say where it is; Ctrl-C stops it.
 	@$(PYTHON) -m tests.tools.beforehand
@@ -62,6 +62,10 @@ format: python  ## Put the code in form.
 
 lock: python  ## Write the locked requirements anew; UPGRADE=--upgrade takes the newest versions.
 	@$(PYTHON) -m tests.tools.lock $(UPGRADE)
+
+schemas: python  ## What the locked SDKs may send that is neither taken nor refused with a reason: members, items, blocks, tools, betas.
+	@$(PYTHON) -m tests.tools.install test
+	@.venv/bin/python -m tests.supply.schemas
 
 sbom: python  ## Write the bill of materials (CycloneDX) to .local/build; `make test` does so too.
 	@$(PYTHON) -m tests.tools.install test

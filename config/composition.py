@@ -19,6 +19,7 @@ from licensing.callers import claims_of, load_caller
 from licensing.models import Brake
 from llmproxy.calls import outbox
 from llmproxy.calls import watch as calls
+from llmproxy.catalogue.member_names import members_are_named
 from llmproxy.catalogue.unpriced import models_have_prices
 from llmproxy.keys import personal_keys
 from llmproxy.models import Provider
@@ -49,6 +50,8 @@ if settings.METRICS_PORT is not None or settings.WORKER_METRICS_PORT is not None
 SETTLING_SECONDS = 10.0
 # Each module registers its pages with the console, after every app's own.
 PAGES = (client_page, jobs, meanings, person_page, usage_and_money)
+
+register(members_are_named)
 
 hooks.register(
     hooks.Above(

@@ -22,6 +22,7 @@ from config.env.values import (
     CDN_PURGE_FORM,
     DIALECT,
     LIMIT_NAME,
+    MEMBERS,
     MOST_DAYS,
     STRIPE_KEY,
     fernet_keys,
@@ -73,7 +74,7 @@ LLM_API_KEY = secret("LLM_API_KEY", check=API_KEY)
 # Empty: the public authorities.
 LLM_CA_BUNDLE: str = env.text("LLM_CA_BUNDLE", "", check=certificates) or ""
 LLM_DEFAULT_MODEL: str = env.text("LLM_DEFAULT_MODEL", check=one_line) or ""
-LLM_MEMBERS: str = env.text("LLM_MEMBERS", "", check=one_of("listed", "all")) or "listed"
+LLM_MEMBERS: str = env.text("LLM_MEMBERS", "", check=MEMBERS) or "listed"
 LLM_FETCHES: str = env.text("LLM_FETCHES", "", check=one_of("yes", "no")) or ""
 LLM_LIMIT_NAME: str = env.text("LLM_LIMIT_NAME", "", check=LIMIT_NAME) or ""
 LLM_CONNECT_TIMEOUT: float = env.number("LLM_CONNECT_TIMEOUT", 5.0, above=True)
@@ -279,8 +280,9 @@ CORS_ALLOW_HEADERS = [
     "baggage", "sentry-trace", "traceparent", "tracestate",
 ]  # fmt: skip
 CORS_EXPOSE_HEADERS = [
-    "etag", "request-id", "retry-after", "www-authenticate", "x-manifest-signature", "x-output-limit",
-    "x-ratelimit-degraded", "x-ratelimit-limit-requests", "x-ratelimit-limit-tokens", "x-ratelimit-remaining-requests",
+    "etag", "request-id", "retry-after", "www-authenticate", "x-dropped-members", "x-manifest-signature",
+    "x-output-limit", "x-ratelimit-degraded", "x-ratelimit-limit-requests", "x-ratelimit-limit-tokens",
+    "x-ratelimit-remaining-requests",
     "x-ratelimit-remaining-tokens", "x-ratelimit-reset-requests", "x-ratelimit-reset-tokens", "x-should-retry",
     "x-request-id", "x-tokens-remaining-month", "x-tokens-remaining-day",
 ]  # fmt: skip

@@ -83,18 +83,14 @@ class Provider(Sealed, models.Model):
     """A provider of models. ``default`` is the one of the settings (``LLM_*``), whose row has none of their values."""
 
     DEFAULT = "default"
+    # No member beside the known ones; all members, as before there were names: for one release.
+    LISTED, ALL = "listed", "all"
     # Whoever may change its address cannot have the key sent elsewhere.
     bound_to = ("name", "base_url")
 
     class Dialect(models.TextChoices):
         OPENAI = "openai", "OpenAI, and servers compatible with it"
         ANTHROPIC = "anthropic", "Anthropic"
-
-    class Members(models.TextChoices):
-        """The members of requests and answers that pass."""
-
-        LISTED = "listed", "known ones only"
-        ALL = "all", "all"
 
     class Fetches(models.TextChoices):
         """Whether images and files by URL are passed on. A server in one's own network would fetch from there."""
@@ -126,10 +122,14 @@ class Provider(Sealed, models.Model):
     api_key = models.BinaryField(null=True, editable=False)
     members = models.CharField(
         "extra request fields",
-        max_length=6,
-        choices=Members,
-        default=Members.LISTED,
+        max_length=1000,
+        default=LISTED,
         db_default="listed",
+        blank=True,
+        help_text=(
+            "Names of members that pass beside the known ones, separated by commas, as top_k,chat_template_kwargs; or "
+            "listed."
+        ),
     )
     fetches = models.CharField(
         "fetches images and files by URL",

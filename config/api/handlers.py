@@ -32,6 +32,7 @@ from config.middleware.request_log import route_of
 CONTENT_TYPE = "application/problem+json"
 CHALLENGE = 'Bearer realm="shell"'
 TOKEN_REFUSED = frozenset({"invalid_access_token", "access_token_expired", "access_revoked"})
+EXPIRED = "access_token_expired"
 CONSOLE = "/admin/"
 PAGES = (CONSOLE, "/account/")
 API, MODEL_CALLS = "/v1/", "/v1/llm/"
@@ -93,7 +94,14 @@ def render(request: HttpRequest, problem: Problem) -> HttpResponse:
     if request.path_info.startswith(MESSAGES):
         # Where these SDKs look for it.
         response["request-id"] = id_of(request)
+    if request.path_info.startswith(MODEL_CALLS) and _stays_unauthenticated(problem):
+        response["x-should-retry"] = "false"
     return _with_headers(response, problem)
+
+
+def _stays_unauthenticated(problem: Problem) -> bool:
+    """Whether the same key or token is refused again; who holds an expired token may have renewed it by then."""
+    return problem.status == 401 and problem.code != EXPIRED
 
 
 def answer(request: HttpRequest, problem: Problem) -> HttpResponse:

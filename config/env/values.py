@@ -50,6 +50,11 @@ def one_of(*values: str) -> validate.Validator:
     return validate.OneOf(("", *values), error=f"Must be {' or '.join(values)}.")
 
 
+MEMBERS = validate.Regexp(
+    r"(\s*[A-Za-z_][\w.-]{0,99}\s*(,|\Z))*\Z",
+    flags=re.ASCII,
+    error="Must be names of members, separated by commas.",
+)
 LIMIT_NAME = one_of("max_tokens", "max_completion_tokens")
 DIALECT = validate.OneOf(("openai", "anthropic"), error="Must be openai or anthropic.")
 

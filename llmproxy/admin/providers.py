@@ -20,9 +20,9 @@ from config.console.base import ConsoleAdmin
 from config.console.lists.columns import moment, yes_no
 from config.money import in_dollars
 from llmproxy.admin.routes import described
-from llmproxy.catalogue.choosing import members_of
 from llmproxy.catalogue.health import MINUTES, health_of
 from llmproxy.catalogue.limit_names import limit_name
+from llmproxy.catalogue.member_names import member_names, passes_all
 from llmproxy.catalogue.providers import (
     ProviderTerms,
     add_provider,
@@ -175,8 +175,9 @@ class ProviderAdmin(ConsoleAdmin):
 
     @admin.display(description="extra request fields")
     def member_names(self, provider: Provider) -> str:
-        label = Provider.Members(members_of(provider)).label
-        return f"{label} (LLM_MEMBERS)" if provider.name == Provider.DEFAULT else label
+        names = ", ".join(sorted(member_names(provider))) or "known ones only"
+        told = "all, but those known to cost more" if passes_all(provider) else names
+        return f"{told} (LLM_MEMBERS)" if provider.name == Provider.DEFAULT else told
 
     @admin.display
     def address(self, provider: Provider) -> SafeString:

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from config.middleware.request_id import current as request_id
 from licensing.callers import caller_of
 from llmproxy.api.schema import EXAMPLES, MESSAGE_HEADERS, STREAMS, model_call, ref, token_count
-from llmproxy.api.serializers import MessageModelSerializer
+from llmproxy.api.serializers import MessageModelPageSerializer, MessageModelSerializer
 from llmproxy.api.views import ModelCallViewSet, ModelViewSet
 from llmproxy.catalogue.choosing import Offered, answers_elsewhere, offered, unknown_model
 from llmproxy.requests.call_request import Surface
@@ -58,9 +58,16 @@ class MessageModelViewSet(ModelViewSet):
     def list(self, request: Request) -> Response:
         if "anthropic-version" not in request.headers:
             return super().list(request)
-        models = MessageModelSerializer(_answering(request), many=True).data
-        names = [each["id"] for each in models] or [None]
-        page = {"data": models, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+        asked = MessageModelPageSerializer(data=request.query_params)
+        asked.is_valid(raise_exception=True)
+        models, has_more = _page(_answering(request), **asked.validated_data)
+        names = [each.name for each in models]
+        page = {
+            "data": MessageModelSerializer(models, many=True).data,
+            "has_more": has_more,
+            "first_id": next(iter(names), None),
+            "last_id": next(reversed(names), None),
+        }
         return Response(page, headers={"request-id": request_id()})
 
     def retrieve(self, request: Request, name: str) -> Response:
@@ -79,3 +86,17 @@ def _answering(request: Request) -> list[Offered]:
     """The models that answer in messages."""
     models = offered(caller=caller_of(request))
     return [each for each in models if Surface.MESSAGES in each.surfaces]
+
+
+def _page(
+    models: list[Offered], *, limit: int, after_id: str = "", before_id: str = ""
+) -> tuple[list[Offered], bool]:
+    """A page of models, which are in the order of their names, and whether there are more in its direction.
+
+    A model by which a page is asked for may have gone since: its name still has a place among the others.
+    """
+    if before_id:
+        models = [each for each in models if each.name < before_id]
+        return models[-limit:], len(models) > limit
+    models = [each for each in models if each.name > after_id]
+    return models[:limit], len(models) > limit

@@ -52,3 +52,21 @@ class MessageModelSerializer(serializers.Serializer[Any]):
     def get_created_at(self, model: Any) -> datetime:
         # Anthropic's word for an unknown time.
         return model.created_at or datetime.fromtimestamp(0, UTC)
+
+
+class MessageModelPageSerializer(serializers.Serializer[Any]):
+    """The page of a list of models that Anthropic's SDKs ask for; without a limit, all that fit into the largest."""
+
+    LARGEST = 1000
+
+    limit = serializers.IntegerField(min_value=1, max_value=LARGEST, default=LARGEST)
+    after_id = serializers.CharField(required=False, allow_blank=True)
+    before_id = serializers.CharField(required=False, allow_blank=True)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs.get("after_id") and attrs.get("before_id"):
+            fault = (
+                "A page begins after a model or ends before one: leave out before_id or after_id."
+            )
+            raise serializers.ValidationError({"before_id": fault})
+        return attrs

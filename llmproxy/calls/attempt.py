@@ -2,6 +2,7 @@
 
 import logging
 import time
+from dataclasses import replace
 from datetime import datetime
 
 from django.conf import settings
@@ -14,8 +15,10 @@ from llmproxy.calls.admission import Admission
 from llmproxy.calls.meter import Meter
 from llmproxy.catalogue.choosing import Choice
 from llmproxy.dialects import asking
+from llmproxy.dialects.model_rules import left_out, told
 from llmproxy.dialects.protocol import ProviderUnavailable, Target, TokenUsage
 from llmproxy.prompts.estimates import Estimate
+from llmproxy.requests.call_request import CallRequest
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +40,7 @@ class Attempt:
 
     __slots__ = (
         "asked_at",
+        "dropped",
         "estimate",
         "exchange",
         "failure",
@@ -60,6 +64,8 @@ class Attempt:
         # Whether the head of an answer has come, with the status 200.
         self.has_answered = False
         self.failure: Exception | None = None
+        # The members that the model does not take.
+        self.dropped: list[str] = []
         # The usage that a failure in place of an answer reports.
         self.failure_report: TokenUsage | None = None
 
@@ -84,12 +90,21 @@ class Attempt:
         )
         try:
             outgoing = target.codec(request.surface).outgoing(
-                request, target=target, output_limit=admission.reservation.output_limit
+                self._taken(request), target=target, output_limit=admission.reservation.output_limit
             )
         except CannotDecrypt:
             _log_unreadable_key(target)
             raise ProviderUnavailable from None
         self.exchange = asking.begin(outgoing, limits=limits)
+
+    def _taken(self, request: CallRequest) -> CallRequest:
+        """The request without the members that the target's model does not take."""
+        names = left_out(request.members, model=self.target.model, also=self.target.drops)
+        if not names:
+            return request
+        self.dropped = told(request.members, names)
+        members = {name: each for name, each in request.members.items() if name not in names}
+        return replace(request, members=members)
 
     def own_model_name(self, model: Choice) -> str | None:
         """The model's name in the answer; None where it is the provider's name."""

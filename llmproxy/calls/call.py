@@ -126,7 +126,7 @@ class Call:
         """The headers of the tokens left: after the settlement, or until then as before this call.
 
         The caps are those of the admission. With them stands the output limit, where it is lower than was asked for,
-        or than the model's where nothing was.
+        or than the model's where nothing was, and the members that the model does not take.
         """
         reserved, headers = self.admission.reservation, {}
         wanted = self.admission.request.output_wanted
@@ -134,6 +134,8 @@ class Call:
             self.admission.model.output_limit if wanted is None else wanted
         ):
             headers["X-Output-Limit"] = str(reserved.output_limit)
+        if self.attempt is not None and self.attempt.dropped:
+            headers["X-Dropped-Members"] = ", ".join(self.attempt.dropped)
         after = self._settled.after if self._settled is not None else None
         month, day, cap = reserved.remaining_month, reserved.remaining_day, reserved.day_cap
         if after is not None:

@@ -31,7 +31,7 @@ from llmproxy.dialects.protocol import (
     Target,
     UnreadableAnswer,
 )
-from llmproxy.dialects.refusals import LimitNameRefused
+from llmproxy.dialects.refusals import LimitNameRefused, MemberRefused
 from llmproxy.requests.call_request import Surface
 from usage.costs import Abandoned
 
@@ -126,16 +126,20 @@ def _next(call: Call, others: Sequence[Target], attempt: Attempt) -> Target | No
     if others and _comes_before_an_answer(call, attempt):
         with suppress(ProviderUnavailable):
             return ready_target(others, is_only=False, now=timezone.now())
-    return _by_other_name(call, attempt)
+    return _asked_otherwise(call, attempt)
 
 
-def _by_other_name(call: Call, attempt: Attempt) -> Target | None:
-    """The target by the other name of the output limit, once, where its server has refused the first."""
-    target, is_chat = attempt.target, call.admission.request.surface is Surface.CHAT
-    if not isinstance(attempt.failure, LimitNameRefused) or not is_chat:
-        return None
-    other = target._replace(limit_name=other_limit_name(target.limit_name))
-    return other if target in call.admission.targets else None
+def _asked_otherwise(call: Call, attempt: Attempt) -> Target | None:
+    """The target by the limit's other name or without a member, each once, where its server has refused the first."""
+    target, request = attempt.target, call.admission.request
+    first = next(each for each in call.admission.targets if each.route == target.route)
+    is_first_name = request.surface is Surface.CHAT and target.limit_name == first.limit_name
+    match attempt.failure:
+        case LimitNameRefused() if is_first_name:
+            return target._replace(limit_name=other_limit_name(target.limit_name))
+        case MemberRefused(member=member) if member in request.members and not target.drops:
+            return target._replace(drops=frozenset({member}))
+    return None
 
 
 def _comes_before_an_answer(call: Call, attempt: Attempt) -> bool:

@@ -14,6 +14,7 @@ from licensing.callers import Caller
 from licensing.models import Plan
 from licensing.permissions import NotEntitled
 from llmproxy.catalogue.limit_names import limit_name
+from llmproxy.catalogue.member_names import member_names, passes_all
 from llmproxy.catalogue.vendors import fetches
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.protocol import Dialect, ProviderUnavailable, Target
@@ -164,11 +165,6 @@ def _dialect(provider: Provider) -> Dialect:
     return DIALECTS[settings.LLM_PROVIDER if is_default else provider.dialect]
 
 
-def members_of(provider: Provider) -> str:
-    """The members of requests that go to a provider, one of ``Provider.Members``."""
-    return settings.LLM_MEMBERS if provider.name == Provider.DEFAULT else provider.members
-
-
 def surfaces_of(route: Route) -> set[Surface]:
     """Where a model answers by this route."""
     able = set(_dialect(route.provider).codecs)
@@ -196,7 +192,8 @@ def target_of(route: Route) -> Target:
             route.output_price,
             route.cache_write_price,
         ),
-        passes_all=members_of(provider) == Provider.Members.ALL,
+        passes_all=passes_all(provider),
+        members=member_names(provider),
         fetches=fetches(provider),
         limit_name=limit_name(provider, model=route.provider_name),
         route_id=route.pk,

@@ -16,6 +16,7 @@ from config.api.constraints import refused_as
 from config.api.problems import Fault, InvalidRequest
 from config.env.addresses import address_or_empty
 from config.env.values import API_KEY
+from llmproxy.catalogue.member_names import ALL_IS_OLD, faults_of
 from llmproxy.models import Provider
 
 
@@ -29,7 +30,7 @@ class ProviderTerms:
     name: str
     dialect: str
     base_url: str
-    members: str = Provider.Members.LISTED
+    members: str = Provider.LISTED
     fetches: str = Provider.Fetches.ADDRESS
     limit_name: str = Provider.LimitName.ADDRESS
     calls_per_minute: int | None = None
@@ -105,6 +106,9 @@ def _write(provider: Provider, terms: ProviderTerms, *, key: str) -> Provider:
     for name in ("calls_per_minute", "read_timeout"):
         if getattr(terms, name) == 0:
             faults.append(Fault(f"/{name}", "min_value", "At least 1, or empty."))
+    faults += [Fault("/members", "invalid", said) for said in faults_of(terms.members)]
+    if terms.members.strip() == Provider.ALL and provider.members != Provider.ALL:
+        faults.append(Fault("/members", "invalid", ALL_IS_OLD))
     if key:
         faults += _faults(key, "/api_key", API_KEY)
     if faults:

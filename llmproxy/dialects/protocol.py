@@ -4,6 +4,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from json import dumps
 from typing import Any, NamedTuple
 
@@ -220,10 +221,10 @@ class RouteKey(NamedTuple):
 class Target(NamedTuple):
     """Where a call goes: a provider, and its name for the model. No part of a call can choose the host or the key.
 
-    ``base_url`` is as the SDK of the dialect takes it. ``passes_all``: members of a request that are not of the dialect
-    pass too. ``fetches``: images and files by URL pass. ``limit_name``: what OpenAI's chat completions call the output
-    limit there. ``calls_per_minute`` and ``read_timeout``, in seconds, are the provider's own limits. ``thinks``: the
-    model is known to think before it answers.
+    ``base_url`` is as the SDK of the dialect takes it. ``members``: those that pass beside the dialect's own, all with
+    ``passes_all``. ``fetches``: images and files by URL pass. ``limit_name``: what OpenAI's chat completions call the
+    output limit there. ``calls_per_minute`` and ``read_timeout``, in seconds, are the provider's own limits.
+    ``thinks``: the model is known to think before it answers. ``drops``: members that it has refused in this call.
     """
 
     provider: str
@@ -234,12 +235,14 @@ class Target(NamedTuple):
     measure: Measure
     prices: Prices
     passes_all: bool = False
+    members: frozenset[str] = frozenset()
     fetches: bool = False
     limit_name: str = "max_tokens"
     route_id: int | None = None
     calls_per_minute: int | None = None
     read_timeout: int | None = None
     thinks: bool = False
+    drops: frozenset[str] = frozenset()
 
     @property
     def route(self) -> RouteKey:
@@ -250,9 +253,13 @@ class Target(NamedTuple):
 
     def check(self, request: CallRequest) -> None:
         """Raises ``InvalidRequest`` for a request that this provider cannot take, before anything is reserved."""
-        refused = [each for each in request.unknown if each.code != GIVEN_BACK]
-        if refused and not self.passes_all:
-            raise problems.InvalidRequest(errors=refused)
+        unknown = [each for each in request.unknown if each.code != GIVEN_BACK]
+        if unknown:
+            if not (self.passes_all or self.members):
+                raise problems.InvalidRequest(errors=unknown)
+            beyond = request.beyond(None if self.passes_all else self.members)
+            if faults := list(islice(beyond, problems.MAX_FAULTS)):
+                raise problems.InvalidRequest(errors=faults)
         self.codec(request.surface).check(request)
 
     def post(

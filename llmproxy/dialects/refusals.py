@@ -9,6 +9,7 @@ from typing import Any
 from config.api.problems import Problem
 from config.http.retries import retry_after
 from llmproxy.dialects.cleaning import cleaned
+from llmproxy.dialects.model_rules import DROPPABLE
 from llmproxy.dialects.protocol import (
     ProviderError,
     ProviderRejected,
@@ -64,6 +65,25 @@ _NAME_REFUSED = re.compile(
     re.IGNORECASE,
 )
 _LIMIT_NAMES = {"max_tokens", "max_completion_tokens"}
+
+
+# How they say that the model does not take another member, whatever its value; a value out of its range is a fault.
+def _named_member(group: str) -> str:
+    return rf"[\"'`]{{0,2}}\b(?P<{group}>{'|'.join(sorted(DROPPABLE))})\b[\"'`]{{0,2}}"
+
+
+_BOTH = re.compile(
+    rf"{_named_member('one')} and {_named_member('other')} (?:cannot|can't|must not) (?:both )?be",
+    re.IGNORECASE,
+)
+_MEMBER_REFUSED = re.compile(
+    rf"{_REFUSED}(?![\w ]{{0,40}}\bvalue)[\w ()]{{0,40}}:?\s*{_named_member('before')}{_NO_NUMBER}"
+    rf"|{_named_member('after')}:?\s+(?:is |are )?(?:{_REFUSED}|deprecated\b|no longer supported){_NO_NUMBER}"
+    rf"|\bunsupported value:? {_named_member('valued')}[^.]{{0,20}}does not support"
+    rf"|\bextra_forbidden\b.{{0,60}}{_named_member('extra')}",
+    re.IGNORECASE,
+)
+_MEMBER_CODES = {"unsupported_parameter", "unknown_parameter", "unsupported_value"}
 # Servers say it at the beginning, and may repeat what a caller sent.
 LOOKED_AT = 2_000
 _NAME_CODES = {"unsupported_parameter", "unknown_parameter"}
@@ -74,6 +94,12 @@ _last_logged: dict[str, Any] = {"key": "", "at": 0.0}
 
 class LimitNameRefused(ProviderRejected):
     """The server does not know the output limit by the name that it was sent; the other may do."""
+
+
+class MemberRefused(ProviderRejected):
+    """The model does not take a member that a call may do without: ``member``."""
+
+    member = ""
 
 
 class ContextTooLong(ProviderRejected):
@@ -90,7 +116,13 @@ def problem_of(status: int, headers: Mapping[str, str], body: bytes, *, key: str
         kind: type[ProviderRejected] = ContextTooLong if is_too_long(body) else ProviderRejected
         if kind is ProviderRejected and _refuses_limit_name(body):
             kind = LimitNameRefused
-        return kind(_detail(status, headers, body, key=key) or _DETAILS.get(status))
+        member = _refused_member(body) if kind is ProviderRejected else None
+        rejected = (MemberRefused if member else kind)(
+            _detail(status, headers, body, key=key) or _DETAILS.get(status)
+        )
+        if isinstance(rejected, MemberRefused):
+            rejected.member = member or ""
+        return rejected
     wait = _retry_after(headers)
     if status == 504:
         return ProviderTimeout(headers=wait)
@@ -105,6 +137,18 @@ def _refuses_limit_name(body: bytes) -> bool:
         return True
     said = error["message"] or body[:LOOKED_AT].decode(errors="replace")
     return _NAME_REFUSED.search(said[:LOOKED_AT]) is not None
+
+
+def _refused_member(body: bytes) -> str | None:
+    """The member that a model does not take, where a refusal is about one that a call may do without."""
+    error = _error_of(body)
+    if str(error.get("code")) in _MEMBER_CODES and str(error.get("param")) in DROPPABLE:
+        return str(error["param"])
+    said = (error["message"] or body[:LOOKED_AT].decode(errors="replace"))[:LOOKED_AT]
+    if both := _BOTH.search(said):
+        return both["other"].lower()
+    found = _MEMBER_REFUSED.search(said)
+    return next(filter(None, found.groups())).lower() if found else None
 
 
 def refuses_credential(status: int, body: bytes) -> bool:

@@ -23,20 +23,35 @@ NOT_VALID = "This personal key is not valid."
 
 
 class CallAuthentication(AccessTokenAuthentication):
-    """An access token, or a personal key, which is good here alone. Anthropic's SDKs send either as ``x-api-key``."""
+    """An access token, or a personal key, which is good here alone. Anthropic's SDKs send either as ``x-api-key``.
 
-    def get_header(self, request: Request) -> Any:
-        header = super().get_header(request)
-        given = request.META.get("HTTP_X_API_KEY")
-        if not given or header.startswith(b"Bearer"):
-            return header
-        return b"Bearer " + given.encode("latin-1", "replace")
+    A bearer token that is neither hides no key there: some programs send their own vendor's beside it.
+    """
 
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
-        raw = self.get_raw_token(self.get_header(request))
-        if raw is None or not raw.startswith(_PREFIX):
-            return super().authenticate(request)
-        return self._holder(raw)
+        header = self.get_header(request)
+        given = request.META.get("HTTP_X_API_KEY")
+        if not given:
+            return self._found(header)
+        beside = b"Bearer " + given.encode("latin-1", "replace")
+        if not header.startswith(b"Bearer"):
+            return self._found(beside)
+        try:
+            return self._found(header)
+        except InvalidAccessToken:
+            if header.startswith(b"Bearer " + _PREFIX):
+                raise
+            return self._found(beside)
+
+    def _found(self, header: bytes) -> tuple[Any, Any] | None:
+        """The caller of a header of a bearer token, and the token or key."""
+        raw = self.get_raw_token(header)
+        if raw is None:
+            return None
+        if raw.startswith(_PREFIX):
+            return self._holder(raw)
+        token = self.get_validated_token(raw)
+        return self.get_user(token), token
 
     def _holder(self, raw: bytes) -> tuple[Caller, CallerKey]:
         text = KeyText.parse(raw.decode("latin-1"))

@@ -1,6 +1,6 @@
 """What all requests for a model have in common, on whatever surface of the API they come."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -46,6 +46,10 @@ class CallRequest:
     def unlisted_members(self) -> list[dict[str, Any]]:
         """The members that are in no list, by the object that they are of."""
         return [each for _, each in self.schema.unlisted(self.members)] if self.unknown else []
+
+    def beyond(self, named: Collection[str] | None) -> Iterator[Fault]:
+        """Yields the faults of its unknown members at a provider that gets the ``named`` ones, or with None all."""
+        yield from self.schema.beyond(self.members, named=named)
 
     @property
     def thinks(self) -> bool:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from config.api.problems import Fault
+from llmproxy.requests import tool_choices
 from llmproxy.requests.call_request import CallRequest, Surface
-from llmproxy.requests.checking import RequestSchema
+from llmproxy.requests.checking import RequestSchema, read_schemas
 from llmproxy.requests.labels import labels_of
 
 # Accepted but not forwarded: the proxy sets the first, and a provider has no use for the second.
@@ -42,6 +43,15 @@ _FETCHED = {"image_url": "url", "input_audio": "data"}
 _NULL_MESSAGES = frozenset({"content", "refusal"})
 
 _SCHEMA = RequestSchema.read("chat", "ChatRequest")
+_COMPONENTS = read_schemas("chat")["components"]
+# The members of a message, and of the choice that holds it, which are none of its parts.
+_OF_MESSAGES = {*_COMPONENTS["Message"]["properties"], "finish_reason", "index", "logprobs"} - {
+    *_COMPONENTS["ContentPart"]["properties"]
+}
+# Those of them that would be lost where the message itself has none.
+_CARRYING = frozenset(
+    {"content", "tool_calls", "function_call", "reasoning", "reasoning_content", *_THOUGHTS}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +84,8 @@ def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
 
     Raises ``InvalidRequest`` with a pointer for each fault, and ``MalformedRequest`` for too many values or members.
     """
+    _drop_repeated(data)
+    tool_choices.for_chat(data)
     unknown = _SCHEMA.check(data, besides=_stream_faults(data, stream=stream))
     streamed = bool(data.get("stream")) if stream is None else stream
     members = {
@@ -100,6 +112,19 @@ def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
         labels=labels_of(data),
         include_usage=bool((data.get("stream_options") or {}).get("include_usage")),
     )
+
+
+def _drop_repeated(data: dict[str, Any]) -> None:
+    """Takes from the texts of a model what SDKs repeat there of its message or choice, which say it themselves."""
+    messages = data.get("messages")
+    for message in messages if isinstance(messages, list) else ():
+        is_said = isinstance(message, dict) and message.get("role") == "assistant"
+        content = message.get("content") if is_said else None
+        for part in content if isinstance(content, list) else ():
+            if isinstance(part, dict) and part.get("type") in ("text", "refusal"):
+                for name in _OF_MESSAGES & part.keys():
+                    if name in message or name not in _CARRYING or not part[name]:
+                        del part[name]
 
 
 def _output_wanted(data: dict[str, Any]) -> int | None:

@@ -1,6 +1,7 @@
 """Checks the body of a model call by the JSON Schema that is published for it: ``schemas/<surface>.json``."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from itertools import islice
 from json import loads
@@ -10,13 +11,14 @@ from typing import Any
 from jsonschema_rs import Draft202012Validator, ValidationError
 
 from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, MalformedRequest, pointer
-from llmproxy.requests.refused_members import refused_members
-from llmproxy.requests.unions import discriminated, kinds_of
+from llmproxy.requests.refused_members import Place, refused_members, refused_within
+from llmproxy.requests.unions import KIND, discriminated, kinds_of
 
 Json = dict[str, Any]
+_KIND_WITHIN = re.compile(r"\[[^]]*\]/")
 # The sentence of a fault, by its pointer; ``*`` is any index.
 Refusals = Mapping[str, str]
-Place = tuple[str | int, ...]
+UNKNOWN = "This member is not supported."
 
 # The validator copies each faulty value and lists every unknown member, so the number of both is limited.
 MAX_VALUES = 100_000
@@ -25,20 +27,33 @@ MAX_MEMBERS = 5_000
 MAX_SEARCHED = 1_000
 # A body with more values keeps its nulls.
 MAX_MENDED = 10_000
+# Values of known words are no longer.
+LONGEST_WORD = 100
 NO_REFUSALS: Refusals = {}
 # Not refused, but counted with the prompt.
 GIVEN_BACK = "given_back"
 _FOLDER = Path(__file__).with_name("schemas")
+REFUSED = _FOLDER / "refused.json"
 
 
 class RequestSchema:
     """The schema of one kind of call, with the components that it refers to.
 
-    ``refusals`` say of members and values that are known why they are refused.
+    ``refusals`` say of members and values that are known why they are refused; ``reasons`` say it of what the schema
+    has no place for, by the places of ``refused_places``.
     """
 
-    def __init__(self, schema: Json, components: Json, *, refusals: Refusals = NO_REFUSALS) -> None:
+    def __init__(
+        self,
+        schema: Json,
+        components: Json,
+        *,
+        refusals: Refusals = NO_REFUSALS,
+        reasons: Refusals = NO_REFUSALS,
+    ) -> None:
         self._schema, self._components, self._refusals = schema, components, refusals
+        # A kind stands at the end of a place, where it is what is refused, and else does not matter.
+        self._reasons = {_KIND_WITHIN.sub("/", at): why for at, why in reasons.items()}
         self._closed = _validator(schema, components)
         self._open = _validator(schema, opened(components))
         self._explaining = _validator(
@@ -54,7 +69,12 @@ class RequestSchema:
         """The schema of a component of a surface."""
         document = read_schemas(surface)
         schema = {"$ref": f"#/components/schemas/{component}"}
-        return cls(schema, document["components"], refusals=document.get("refusals", NO_REFUSALS))
+        return cls(
+            schema,
+            document["components"],
+            refusals=document.get("refusals", NO_REFUSALS),
+            reasons=refused_places(surface),
+        )
 
     def check(self, data: Json, *, besides: Iterable[Fault] = ()) -> tuple[Fault, ...]:
         """Returns the faults that are no more than members which the schema does not know.
@@ -88,6 +108,22 @@ class RequestSchema:
                 name: each for name, each in members.items() if name not in schema["properties"]
             }:
                 yield place, others
+
+    def beyond(self, data: Json, *, named: Collection[str] | None) -> Iterator[Fault]:
+        """Yields the faults of members that the schema does not know, at a provider that gets those ``named``, or all.
+
+        They are not named, or known to cost, repeat, fetch or run, at any depth. What a model has said goes back.
+        """
+        place = "messages" if "messages" in self.known else "input"
+        for at, schema, members in _objects(self._schema, data, components=self._components):
+            is_said = at[:1] == (place,) and len(at) > 1 and is_answer(data[place][at[1]])
+            for name in members.keys() - schema["properties"].keys():
+                if is_said and name not in self._names and "ttl" not in schema["properties"]:
+                    continue
+                if named is None or name in named:
+                    yield from refused_within((*at, name), members[name])
+                else:
+                    yield Fault(pointer((*at, name)), "unknown", UNKNOWN)
 
     def _is_closed(self, data: Json, *, size: int) -> bool:
         """Whether a body is valid as it is, or without the unknown members that are null, which it loses here.
@@ -127,27 +163,36 @@ class RequestSchema:
     def _faults(self, data: Json, *, size: int) -> Iterator[Fault]:
         if size <= MAX_SEARCHED:
             for error in self._explaining.iter_errors(data):
-                yield from self._faults_of(error)
+                yield from self._faults_of(error, data)
             return
         try:
             self._explaining.validate(data)
         except ValidationError as error:
-            yield from self._faults_of(error)
+            yield from self._faults_of(error, data)
 
-    def _faults_of(self, error: ValidationError) -> Iterator[Fault]:
+    def _faults_of(self, error: ValidationError, data: Json) -> Iterator[Fault]:
         place, kind = error.instance_path, error.kind
         match kind.name:
             case "additionalProperties":
                 for name in kind.as_dict()["unexpected"]:
-                    yield Fault(pointer((*place, name)), "unknown", "This member is not supported.")
+                    why = self._reasons.get(_starred((*place, name)))
+                    yield Fault(pointer((*place, name)), "unknown", why or UNKNOWN)
             case "required":
                 name = kind.as_dict()["property"]
                 yield Fault(pointer((*place, name)), "required", "This member is required.")
             case _:
-                named = pointer("*" if isinstance(each, int) else each for each in place)
-                yield Fault(
-                    pointer(place), "invalid", self._refusals.get(named) or f"{error.message}."
-                )
+                why = self._refusals.get(_starred(place)) or self._reason(place, data)
+                yield Fault(pointer(place), "invalid", why or f"{error.message}.")
+
+    def _reason(self, place: Sequence[str | int], data: Json) -> str | None:
+        """Why a kind or a value is refused, where it is one that is known."""
+        value: Any = data
+        for part in place:
+            value = value[part]
+        if place and place[-1] == KIND and isinstance(value, str):
+            return self._reasons.get(f"{_starred(place[:-1])}[{value}]")
+        is_word = isinstance(value, str) and len(value) <= LONGEST_WORD
+        return self._reasons.get(f"{_starred(place)}={value}") if is_word else None
 
 
 def is_answer(turn: Any) -> bool:
@@ -162,6 +207,17 @@ def read_schemas(surface: str) -> Json:
     """The ``components`` of a surface, and the sentences of its ``refusals``."""
     document: Json = loads((_FOLDER / f"{surface}.json").read_text(encoding="utf-8"))
     return document
+
+
+def refused_places(surface: str) -> Refusals:
+    """Why what SDKs know is not taken, by its place: ``*`` is any index, ``[kind]`` a kind, ``=value`` a value."""
+    document = loads(REFUSED.read_text(encoding="utf-8"))
+    reasons = document["reasons"]
+    return {place: reasons[why] for place, why in document.get(surface, {}).items()}
+
+
+def _starred(place: Iterable[str | int]) -> str:
+    return pointer("*" if isinstance(each, int) else each for each in place)
 
 
 def size_of(value: Any) -> int:

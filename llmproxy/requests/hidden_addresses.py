@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from llmproxy.requests.forms import is_form
+
 # Readers of addresses skip these within one.
 _SKIPPED = dict.fromkeys(map(ord, "\t\r\n"))
 # They skip blanks and brackets before one, and some take backslashes or no slashes. Text that begins with a host and
@@ -17,10 +19,6 @@ _ADDRESS = re.compile(
 _PROSE = frozenset({"content", "description", "text", "title"})
 # What names a source that was read, in what a model has said.
 _SOURCES = frozenset({"annotations", "citations", "search_results", "sources"})
-# What forms an answer, which honest callers send and nobody fetches.
-_FORMS = frozenset(
-    {"$schema", "$id", "$ref", "const", "default", "enum", "examples", "structured_outputs"}
-)
 
 
 def addresses_in(value: Any, *, is_said: bool, name: str = "") -> Iterator[str]:
@@ -34,9 +32,5 @@ def addresses_in(value: Any, *, is_said: bool, name: str = "") -> Iterator[str]:
             yield from addresses_in(each, is_said=is_said, name=name)
     elif isinstance(value, dict):
         for member, each in value.items():
-            if not (_is_form(member) or (is_said and member in _SOURCES)):
+            if not (is_form(member) or (is_said and member in _SOURCES)):
                 yield from addresses_in(each, is_said=is_said, name=member)
-
-
-def _is_form(name: str) -> bool:
-    return name in _FORMS or name.startswith(("guided_", "stop")) or "regex" in name

@@ -6,6 +6,7 @@ from json import dumps
 from typing import Any, ClassVar
 
 from config.api.problems import Fault, InvalidRequest
+from llmproxy.requests import tool_choices
 from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.checking import RequestSchema
 from llmproxy.requests.labels import labels_of
@@ -15,10 +16,13 @@ VERSIONS = ("2023-06-01", "2026-10-21")
 # What a caller may switch on at the provider: nothing that changes a price, or what an answer or its usage says. Others
 # are left out, since programs send long lists of them and mostly do without.
 BETAS = frozenset({
-    "advanced-tool-use-2025-11-20", "claude-code-20250219", "context-management-2025-06-27",
-    "dev-full-thinking-2025-05-14", "effort-2025-11-24", "fine-grained-tool-streaming-2025-05-14",
-    "interleaved-thinking-2025-05-14", "model-context-window-exceeded-2025-08-26", "output-128k-2025-02-19",
-    "pdfs-2024-09-25", "prompt-caching-2024-07-31", "structured-outputs-2025-11-13",
+    "advanced-tool-use-2025-11-20", "cache-diagnosis-2026-04-07", "claude-code-20250219",
+    "context-management-2025-06-27", "dev-full-thinking-2025-05-14", "effort-2025-11-24",
+    "fine-grained-tool-streaming-2025-05-14", "inline-tools-2026-09-15", "interleaved-thinking-2025-05-14",
+    "mid-conversation-output-config-2026-07-01", "mid-conversation-system-clear-at-2026-08-21",
+    "mid-conversation-tool-changes-2026-07-01", "model-context-window-exceeded-2025-08-26", "output-128k-2025-02-19",
+    "output-300k-2026-03-24", "pdfs-2024-09-25", "per-turn-control-2026-07-01", "prompt-caching-2024-07-31",
+    "structured-outputs-2025-11-13", "task-budgets-2026-03-13", "thinking-binding-controls-2026-08-01",
     "thinking-display-updates-2026-08-18", "thinking-token-count-2026-05-13", "token-counting-2024-11-01",
     "token-efficient-tools-2025-02-19", "tool-search-tool-2025-10-19",
 })  # fmt: skip
@@ -28,6 +32,8 @@ _COUNT = RequestSchema.read("messages", "MessagesCountRequest")
 # The proxy sets the first, and a provider has no use for the second.
 _OWN_MEMBERS = frozenset({"model", "max_tokens", "stream"})
 _DROPPED = frozenset({"metadata", "speed"})
+# Objects of the call whose own members may be null.
+_WITHOUT_NULLS = frozenset({"thinking", "output_config"})
 # The blocks whose content is blocks.
 _HOLDING = frozenset({"tool_result", "search_result"})
 
@@ -55,12 +61,19 @@ class Messages(CallRequest):
         prompt = {
             "unlisted": self.unlisted_members,
             "messages": [*system, *_chat_messages(members["messages"])],
-            "tools": [_chat_tool(tool) for tool in members.get("tools", ())],
+            "tools": [_chat_tool(tool) for tool in self.tools],
             "tool_choice": members.get("tool_choice"),
             "response_format": members.get("output_format")
             or members.get("output_config", {}).get("format"),
         }
         return {name: value for name, value in prompt.items() if value}
+
+    @property
+    def tools(self) -> list[Block]:
+        """The tools of the call, and those that its messages define."""
+        changes = (block["tool"] for _, block in self.blocks() if block["type"] == "tool_addition")
+        defined = (each["definition"] for each in changes if "definition" in each)
+        return [*self.members.get("tools", ()), *defined]
 
     def fetched_images(self) -> Iterator[tuple[str, str]]:
         for place, block in self.blocks():
@@ -71,7 +84,7 @@ class Messages(CallRequest):
     def blocks(self) -> Iterator[tuple[str, Block]]:
         """Each block of the messages with its pointer, also those within blocks."""
         for index, message in enumerate(self.members["messages"]):
-            yield from _blocks(message["content"], f"/messages/{index}/content")
+            yield from _blocks(message.get("content"), f"/messages/{index}/content")
 
 
 def parse(data: dict[str, Any], *, headers: Mapping[str, str]) -> Messages:
@@ -93,15 +106,14 @@ def _read(data: dict[str, Any], schema: RequestSchema, headers: Mapping[str, str
     if data.get("thread") is not None:
         whole = "No conversation is kept here. Send all of its messages, without this member."
         raise ThreadRefused(errors=[Fault("/thread", "unknown", whole)])
+    tool_choices.for_messages(data)
     unknown = schema.check(data, besides=_header_faults(headers))
-    members = {
-        name: value
+    members: dict[str, Any] = {
+        name: _given(value) if name in _WITHOUT_NULLS else value
         for name, value in _given(data).items()
         if name not in _OWN_MEMBERS and name not in _DROPPED
     }
-    members["messages"] = [
-        {**message, "content": _content(message["content"])} for message in members["messages"]
-    ]
+    members["messages"] = [_turn(message) for message in members["messages"]]
     if isinstance(members.get("system"), list):
         members["system"] = _content(members["system"])
     if "tools" in members:
@@ -137,6 +149,15 @@ def _given(members: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
+def _turn(message: dict[str, Any]) -> dict[str, Any]:
+    given = _given(message)
+    if "content" in given:
+        given["content"] = _content(given["content"])
+    if "output_config" in given:
+        given["output_config"] = _given(given["output_config"])
+    return given
+
+
 def _content(content: str | list[Block]) -> str | list[Block]:
     if isinstance(content, str):
         return content
@@ -161,7 +182,7 @@ def _blocks(content: Any, place: str) -> Iterator[tuple[str, Block]]:
 def _chat_messages(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The turns as messages of a chat completion: each result of a tool is one of its own."""
     for message in messages:
-        content = message["content"]
+        content = message.get("content", [])
         blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
         calls = [_tool_call(block) for block in blocks if block["type"] == "tool_use"]
         for block in blocks:
@@ -212,8 +233,16 @@ def _parts_of(block: Block) -> Iterator[dict[str, Any]]:
             yield _text(block["text"])
         case "thinking":
             yield _text(block["thinking"])
-        case "tool_reference":
-            yield _text(block["tool_name"])
+        case _ if name := named_tool(block):
+            yield _text(name)
+
+
+def named_tool(block: Block) -> str | None:
+    """The name of the tool that a block loads, adds or takes away; None for one that it defines."""
+    if block["type"] == "tool_reference":
+        return str(block["tool_name"])
+    tool = block["tool"] if block["type"] in ("tool_addition", "tool_removal") else {}
+    return tool.get("name")
 
 
 def _text(text: str) -> dict[str, Any]:

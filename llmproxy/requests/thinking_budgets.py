@@ -29,6 +29,11 @@ class Budget(NamedTuple):
     tokens: int
 
 
+def is_place(place: tuple[str | int, ...]) -> bool:
+    """Whether a budget is bounded at this place of a call, or a member that holds one."""
+    return any(each[: len(place)] == place for each in _PLACES)
+
+
 def least_output(members: Members) -> int:
     """The least output limit at which the model may think and answer; 0 without a budget."""
     return max((min(each.tokens, LEAST) + 1 for each in _budgets(members)), default=0)

@@ -185,6 +185,34 @@ class TestRequests:
         assert [turn["role"] for turn in asked["messages"]] == ["user", "assistant", "user"]
         assert asked["messages"][0]["content"] == [text("hi"), text("you")]
 
+    @pytest.mark.parametrize(
+        "order",
+        # QwenLM/qwen-code#8161; said before all results, twice, and by a picture (Zoo-Code-Org/Zoo-Code#1705).
+        [("c1", "said", "c2"), ("said", "c1", "c2"), ("c2", "said", "c1", "said"), ("c1", "shown", "c2"),
+         ("said", "developer", "c1", "c2", "shown")],
+    )  # fmt: skip
+    def test_results_come_before_what_a_user_says_among_them(self, order: tuple[str, ...]) -> None:
+        png = "data:image/png;base64,iVBORw0KGgo="
+        image = {"type": "image_url", "image_url": {"url": png}}
+        kinds: dict[str, dict[str, Any]] = {
+            "said": {"role": "user", "content": "Wait."},
+            "shown": {"role": "user", "content": [image]},
+            "developer": {"role": "developer", "content": "Be brief."},
+            **{
+                each: {"role": "tool", "tool_call_id": each, "content": "4"}
+                for each in ("c1", "c2")
+            },
+        }
+        function = {"name": "weather", "arguments": "{}"}
+        calls = [{"id": each, "type": "function", "function": function} for each in ("c1", "c2")]
+        called = {"role": "assistant", "content": None, "tool_calls": calls}
+        sent = body(HI, called, *map(kinds.get, order), tools=[WEATHER])["messages"]
+        assert [turn["role"] for turn in sent] == ["user", "assistant", "user"]
+        found = [block.get("tool_use_id") or block["type"] for block in sent[2]["content"]]
+        results = [each for each in order if each in ("c1", "c2")]
+        told = {"said": "text", "shown": "image"}
+        assert found == [*results, *(told[each] for each in order if each in told)]
+
     def test_tool_results_are_together_at_the_head_of_a_users_turn(self) -> None:
         second = {**CALL, "id": "functions.weather:1"}
         asked = body(

@@ -170,6 +170,34 @@ def test_members_that_an_sdk_adds_are_not_forwarded() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        # As the Agents SDK for JS holds text beside calls of tools (openai/openai-agents-js).
+        {"role": "assistant", "refusal": None, "annotations": [], "tool_calls": [TOOL_CALL]},
+        {"role": "assistant", "audio": None, "function_call": None, "id": "msg_1", "parsed": {"a": 1}},
+        {"annotations": [{"type": "url_citation"}], "logprobs": None, "finish_reason": "stop", "index": 0},
+        {"tool_calls": [], "reasoning_content": "", "name": None},
+    ],
+)  # fmt: skip
+def test_what_a_text_repeats_of_its_message_is_dropped(repeated: dict[str, Any]) -> None:
+    text = {"type": "text", "text": "I look."}
+    said = {"role": "assistant", "content": [text], "tool_calls": [TOOL_CALL]}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "42"}
+    given = {**said, "content": [{**text, **repeated}]}
+    chat = parse({"messages": [*HELLO, given, result]}, stream=False)
+    assert chat.unknown == ()
+    assert chat.members["messages"] == [*HELLO, said, result]
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_what_a_text_alone_says_is_not_dropped(role: str) -> None:
+    part = {"type": "text", "text": "I look.", "tool_calls": [TOOL_CALL]}
+    message = {"role": role, "content": [part]}
+    pointer = "/messages/0/content/0/tool_calls"
+    assert faults({"messages": [message]}) == [(pointer, "unknown")]
+
+
 @pytest.mark.parametrize("tools", [[], None])
 @pytest.mark.parametrize(
     "members", [{"tool_choice": "none"}, {"tool_choice": "auto"}, {"parallel_tool_calls": False}]

@@ -233,6 +233,37 @@ def test_a_refusal_that_repeats_a_callers_words_renames_nothing(routed: Routed) 
 
 
 @pytest.mark.parametrize("streamed", [True, False])
+def test_a_call_goes_on_without_a_member_that_its_model_refuses(
+    routed: Routed, streamed: bool, now: datetime
+) -> None:
+    def script(peer: Peer, request: bytes) -> None:
+        refused = [each for each in (b"temperature", b"max_tokens") if b'"%b"' % each in request]
+        if not refused:
+            answers("Hi")(peer, request)
+        else:
+            said = b'{"message":"`%b` is not supported with this model."}' % refused[0]
+            peer.send(b"HTTP/1.1 400 No\r\nContent-Length: %d\r\n\r\n%b" % (len(said), said))
+
+    routed.add(script)
+    call = routed.admit(streamed=streamed, temperature=0.2, top_p=0.9)
+    answer = read(stream(call)) if streamed else dumps(complete(call)).encode()
+    assert b"Hi" in answer
+    # The limit had another name too.
+    assert routed.asked == [3]
+    assert call.remaining(now=now)["X-Dropped-Members"] == "temperature"
+    assert UsageRecord.objects.get().output_tokens == USAGE["completion_tokens"]
+
+
+def test_a_member_is_left_out_once(routed: Routed) -> None:
+    said = b'{"message":"`temperature` is deprecated for this model."}'
+    routed.add(sends(b"HTTP/1.1 400 No\r\nContent-Length: %d\r\n\r\n%b" % (len(said), said)))
+    for members, asked in (({"temperature": 0.2}, 2), ({}, 3)):
+        with pytest.raises(ProviderRejected):
+            routed.ask(streamed=False, **members)
+        assert routed.asked == [asked]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("how", [*REFUSALS, *SILENCES, "closed"])
 def test_a_call_goes_on_to_the_next_route_before_the_first_byte(
     routed: Routed, how: str, streamed: bool

@@ -9,7 +9,7 @@ from pytest_django.fixtures import Settings
 
 from llmproxy.catalogue.limit_names import limit_name
 from llmproxy.dialects.protocol import ProviderRejected
-from llmproxy.dialects.refusals import ContextTooLong, LimitNameRefused
+from llmproxy.dialects.refusals import ContextTooLong, LimitNameRefused, MemberRefused
 from llmproxy.models import Provider
 from tests.llmproxy.targets import refusal_of
 
@@ -68,8 +68,8 @@ def test_an_operator_says_otherwise(settings: Settings, name: str) -> None:
         ("A max_completion_tokens of 5000 is not permitted. Use max_completion_tokens 4096 instead.", ProviderRejected),
         ("Unsupported value: 'max_tokens' does not support 5000 with this model.", ProviderRejected),
         ("This is not supported for max_tokens=5000", ProviderRejected),
-        ("unknown field `top_k`, expected one of `model`, `max_tokens`", ProviderRejected),
-        ("Unsupported value: 'temperature' does not support 0.", ProviderRejected),
+        ("unknown field `top_k`, expected one of `model`, `max_tokens`", MemberRefused),
+        ("Unsupported value: 'temperature' does not support 0.", MemberRefused),
         ("max_tokens exceeds the maximum context length, ask for less instead", ContextTooLong),
     ],
 )  # fmt: skip
@@ -93,7 +93,8 @@ def test_a_refusal_of_the_name_is_known_by_its_code_too() -> None:
     for code, param, kind in (
         ("unsupported_parameter", OLD, LimitNameRefused),
         ("unknown_parameter", NEW, LimitNameRefused),
-        ("unsupported_parameter", "top_k", ProviderRejected),
+        ("unsupported_parameter", "top_k", MemberRefused),
+        ("unsupported_parameter", "tools", ProviderRejected),
         ("unsupported_value", OLD, ProviderRejected),
     ):
         error = {"message": "This is not possible.", "code": code, "param": param}

@@ -195,6 +195,99 @@ class TestRequests:
         assert body["thinking"] == thinking
         assert headers["anthropic-beta"] == beta["anthropic-beta"]
 
+    @pytest.mark.parametrize(
+        ("turn", "beta"),
+        [
+            # As Claude Code begins a session (anthropics/claude-code).
+            ({"content": "Now", "output_config": {"effort": "low"}}, "per-turn-control-2026-07-01"),
+            ({"output_config": {"effort": "max"}}, "mid-conversation-output-config-2026-07-01"),
+            ({"content": "Now", "output_config": {}}, "mid-conversation-output-config-2026-07-01"),
+            ({"content": [text("Now")], "clear_at": "next_user_message"},
+             "mid-conversation-system-clear-at-2026-08-21"),
+            # KarpelesLab/teamclaude#451
+            ({"content": [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "weather"}}]},
+             "mid-conversation-tool-changes-2026-07-01"),
+            ({"content": [{"type": "tool_removal", "tool": {"type": "tool_reference", "name": "weather"},
+                           "cache_control": {"type": "ephemeral"}}]},
+             "mid-conversation-tool-changes-2026-07-01"),
+            ({"content": [{"type": "tool_addition", "tool": {"type": "tool_definition", "definition": TOOL}}]},
+             "inline-tools-2026-09-15"),
+        ],
+    )  # fmt: skip
+    def test_what_a_system_message_changes_from_there_on_passes(
+        self, turn: dict[str, Any], beta: str
+    ) -> None:
+        turns = [HI, {"role": "system", **turn}]
+        body, headers = asked(read(*turns, tools=[TOOL], headers={"anthropic-beta": beta}))
+        assert body["messages"] == turns
+        assert headers["anthropic-beta"] == beta
+        counted = parse_count({"messages": turns, "tools": [TOOL]}, headers={})
+        assert counted.tools[:1] == [TOOL]
+        assert CODEC.prompt_overhead(counted)
+
+    @pytest.mark.parametrize(
+        ("turn", "pointer"),
+        [
+            ({"role": "user", "output_config": {"effort": "low"}}, "/output_config"),
+            ({"role": "assistant", "clear_at": "never"}, "/clear_at"),
+            ({"role": "system", "clear_at": "tomorrow"}, "/clear_at"),
+            ({"role": "system", "output_config": {"format": {}}}, "/output_config/format"),
+            ({"role": "system", "output_config": {"effort": "vast"}}, "/output_config/effort"),
+        ],
+    )
+    def test_a_change_in_another_place_is_refused_by_its_name(
+        self, turn: dict[str, Any], pointer: str
+    ) -> None:
+        assert [at for at, _ in faults(HI, {"content": "Now", **turn})] == [f"/messages/1{pointer}"]
+        assert faults(HI, {"role": "user"}) == [("/messages/1/content", "required")]
+
+    @pytest.mark.parametrize(
+        ("tool", "pointer", "why"),
+        [
+            ({"type": "mcp_toolset_reference", "server_name": "a"}, "type", "runs at the provider"),
+            (
+                {"type": "tool_definition", "definition": {"type": "web_fetch_20260318", "name": "f"}},
+                "definition/type",
+                "what the provider runs itself",
+            ),
+        ],
+    )  # fmt: skip
+    def test_a_tool_that_the_provider_runs_is_not_added(
+        self, tool: dict[str, Any], pointer: str, why: str
+    ) -> None:
+        block = {"type": "tool_addition", "tool": tool}
+        with pytest.raises(InvalidRequest) as refused:
+            read(HI, {"role": "system", "content": [block]})
+        [fault] = refused.value.errors
+        assert fault.pointer == f"/messages/1/content/0/tool/{pointer}"
+        assert why in fault.detail
+
+    def test_a_tool_that_is_defined_on_the_way_counts_as_a_tool(self) -> None:
+        defined = {"type": "tool_definition", "definition": {**TOOL, "description": "word " * 50}}
+        block = {"type": "tool_addition", "tool": defined}
+        turns = HI, {"role": "system", "content": [block]}
+        added, listed = read(*turns), read(HI, tools=[defined["definition"]])
+        assert added.prompt["tools"] == listed.prompt["tools"]
+        assert CODEC.prompt_overhead(added) == CODEC.prompt_overhead(listed)
+        own = {"type": "tool_definition", "definition": {"type": "bash_20250124", "name": "bash"}}
+        more = read(*turns, {"role": "system", "content": [{**block, "tool": own}]})
+        assert CODEC.prompt_overhead(more) >= CODEC.prompt_overhead(added) + 700
+
+    def test_members_that_cost_tokens_alone_pass(self) -> None:
+        members = {
+            "output_config": {"task_budget": {"type": "tokens", "total": 50_000}},
+            "diagnostics": {"previous_message_id": None},
+            "thinking": {
+                "type": "adaptive",
+                "block_binding": {"prefix_mismatch_behavior": "error"},
+            },
+        }
+        image = {"type": "image", "source": PNG, "transformations": {"oversized_image": "error"}}
+        turn = {"role": "user", "content": [image]}
+        body, _ = asked(read(turn, **members))
+        assert body["messages"] == [turn]
+        assert {name: body[name] for name in members} == members
+
     def test_a_thread_is_refused_also_where_other_members_pass(self) -> None:
         with pytest.raises(InvalidRequest) as refused:
             read(thread={"type": "create"}, surprise=1)

@@ -156,6 +156,8 @@ def test_a_null_that_an_sdk_writes_is_absent_and_goes_no_further() -> None:
         ({"conversation": {"id": "c"}}, "/conversation", "stateless"),
         ({"background": True}, "/background", "stateless"),
         ({"prompt": {"id": "p"}}, "/prompt", "stateless"),
+        ({"background_options": {"a": 1}}, "/background_options", "stateless"),
+        ({"access_programs": {"cyber": "daybreak_red"}}, "/access_programs/cyber", "invalid"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "/input/0", "stateless"),
         ({"input": [*HELLO, {"id": "x"}]}, "/input/1", "stateless"),
         ({"input": [*HELLO, {"id": "x", "type": None}]}, "/input/1", "stateless"),
@@ -250,6 +252,27 @@ def test_a_file_goes_as_it_came_and_counts_like_those_of_chats() -> None:
     assert sent({"input": given})["input"] == given
     of_files = estimate({"input": given}) - estimate({"input": [*HELLO, CALL, RESULT]})
     assert abs(of_files - files_tokens([{"file_data": data}] * 2)) < 10
+
+
+def test_options_that_cost_tokens_alone_pass() -> None:
+    given = {"image": {"context_compression": "enabled"}, "access_programs": {"cyber": "standard"}}
+    body = sent({"input": "hello", "background_options": {}, **given})
+    assert {name: body[name] for name in given} == given
+    assert "background_options" not in body
+
+
+def test_a_change_of_how_the_model_answers_passes_and_counts() -> None:
+    schema = {"description": "word " * 50}
+    form = {"type": "json_schema", "name": "x", "schema": schema}
+    change = {
+        "type": "configuration_update",
+        "reasoning": {"effort": "low"},
+        "text": {"format": form},
+    }
+    asked = {"input": [*HELLO, change]}
+    assert parse(asked).unknown == ()
+    assert sent(asked)["input"] == asked["input"]
+    assert estimate(asked) >= 50
 
 
 def test_options_of_the_cache_pass() -> None:
@@ -379,6 +402,95 @@ def test_a_namespace_of_tools_passes_and_counts() -> None:
     space["tools"] = [{"type": "web_search"}]
     with pytest.raises(InvalidRequest):
         parse(asked)
+
+
+FOUND = {"type": "function", "name": "f", "description": "word " * 50, "defer_loading": True}
+SEARCH = {
+    "type": "tool_search",
+    "execution": "client",
+    "description": "word " * 50,
+    "parameters": {"type": "object", "properties": {"query": {"type": "string"}}},
+}
+SPACE = {"type": "namespace", "name": "n", "description": "", "tools": [FOUND]}
+# As Codex writes them for OpenAI's models since gpt-5.5 (openai/codex).
+WITH_TOOLS = [
+    {"type": "additional_tools", "role": "developer", "tools": [SPACE]},
+    {"type": "additional_tools", "role": "developer", "tools": [SEARCH], "id": "at_1"},
+    {"type": "tool_search_output", "call_id": "s1", "execution": "client", "status": "completed", "tools": [FOUND]},
+    {"type": "tool_search_output", "call_id": None, "execution": "server", "tools": [SPACE, FOUND]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("item", WITH_TOOLS)
+def test_tools_within_an_item_pass_and_count_as_tools(item: dict[str, Any]) -> None:
+    asked = {"input": [item, *HELLO], "tool_choice": "auto", "parallel_tool_calls": False}
+    request = parse(asked)
+    assert request.unknown == ()
+    body = sent(asked)
+    assert body["input"] == [{name: each for name, each in item.items() if each}, *HELLO]
+    # They are tools that a choice is among.
+    assert (body["tool_choice"], body["parallel_tool_calls"]) == ("auto", False)
+    assert "tools" not in body
+    assert estimate(asked) >= estimate({"input": HELLO}) + 50
+    # As much as where the caller lists them.
+    listed = estimate({"input": HELLO, "tools": item["tools"]})
+    assert abs(estimate(asked) - listed) < 10
+
+
+@pytest.mark.parametrize("arguments", [{"query": "word " * 50}, dumps({"query": "word " * 50})])
+def test_a_search_for_tools_that_the_caller_runs_passes_and_counts(arguments: Any) -> None:
+    call = {
+        "type": "tool_search_call",
+        "call_id": "s1",
+        "execution": "client",
+        "arguments": arguments,
+        "status": "completed",
+    }
+    asked = {"input": [*HELLO, call, WITH_TOOLS[2]], "tools": [SEARCH]}
+    assert parse(asked).unknown == ()
+    assert (sent(asked)["input"], sent(asked)["tools"]) == (asked["input"], [SEARCH])
+    assert estimate({"input": [*HELLO, call]}) >= estimate({"input": HELLO}) + 50
+    # A search that is not described is described by OpenAI.
+    bare = {"type": "tool_search", "execution": "client"}
+    assert estimate({"input": "hello", "tools": [bare]}) >= 700
+
+
+@pytest.mark.parametrize("place", ["additional_tools", "tool_search_output"])
+@pytest.mark.parametrize(
+    ("tool", "code"),
+    [
+        ({"type": "web_search"}, "hosted_tool"),
+        ({"type": "mcp", "server_label": "a", "server_url": "https://a.test"}, "hosted_tool"),
+        ({"type": "tool_search"}, "hosted_tool"),
+        ({"type": "tool_search", "execution": "server"}, "hosted_tool"),
+        ({"type": "computer"}, "unsupported"),
+    ],
+)
+def test_what_the_provider_runs_is_refused_wherever_it_stands(
+    place: str, tool: dict[str, Any], code: str
+) -> None:
+    item = {"type": place, "role": "developer", "tools": [FOUND, tool]}
+    within = {"type": "namespace", "name": "n", "tools": [tool]}
+    for asked, pointer in (
+        ({"input": [*HELLO, item]}, "/input/1/tools/1/type"),
+        ({"input": [{**item, "tools": [within]}]}, "/input/0/tools/0/tools/0/type"),
+        ({"input": "hello", "tools": [tool]}, "/tools/0/type"),
+    ):
+        with pytest.raises(InvalidRequest) as refused:
+            parse(asked)
+        assert [(each.pointer, each.code) for each in refused.value.errors] == [(pointer, code)]
+
+
+@pytest.mark.parametrize("odd", [[], {}, 5, [["x"]], "f"])
+def test_items_of_tools_of_another_shape_are_refused_by_their_pointer(odd: Any) -> None:
+    for item in (
+        {"type": "additional_tools", "role": "developer", "tools": {"a": odd}},
+        {"type": "tool_search_output", "tools": [[odd]]},
+        {"type": ["additional_tools"], "tools": [odd]},
+    ):
+        with pytest.raises(InvalidRequest) as refused:
+            parse({"input": [item]})
+        assert refused.value.errors[0].pointer.startswith("/input/0")
 
 
 def test_members_of_a_choice_of_tools_are_not_sent_without_tools() -> None:

@@ -102,19 +102,26 @@ class TestProviders:
     def test_a_change_without_a_key_keeps_the_key(
         self, route: Route, by: Actor, now: datetime
     ) -> None:
-        terms = replace(TERMS, base_url="https://second.test", members="all", fetches="yes")
+        terms = replace(
+            TERMS, base_url="https://second.test", members="top_k, min_p", fetches="yes"
+        )
         change_provider(
             provider_id=route.provider_id, terms=terms, key="", reason="x", by=by, now=now
         )
         target = target_of(Route.objects.get(pk=route.pk))
-        assert (target.key(), target.passes_all, target.fetches) == (KEY, True, True)
+        assert (target.key(), target.passes_all, target.fetches) == (KEY, False, True)
+        assert target.members == {"top_k", "min_p"}
 
-    @pytest.mark.parametrize("members", ["listed", "all"])
+    @pytest.mark.parametrize(
+        ("members", "names"),
+        [("listed", set()), ("all", set()), ("top_k,min_p", {"top_k", "min_p"})],
+    )
     def test_the_settings_say_which_members_their_provider_takes(
-        self, model: LanguageModel, settings, members: str
+        self, model: LanguageModel, settings, members: str, names: set[str]
     ) -> None:
         settings.LLM_MEMBERS = members
-        assert target_of(model.routes.get()).passes_all is (members == "all")
+        target = target_of(model.routes.get())
+        assert (target.passes_all, target.members) == (members == "all", names)
 
     @pytest.mark.parametrize(
         ("change", "pointer"),

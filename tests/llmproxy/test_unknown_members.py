@@ -111,7 +111,7 @@ def test_an_address_in_them_goes_to_no_provider_that_fetches_none(
 
 
 def test_an_address_in_an_option_of_a_server_is_refused_on_every_surface() -> None:
-    odd = {"options": {"api_base": INSIDE}}
+    odd = {"options": {"there": INSIDE}}
     said = [{"role": "user", "content": "hi"}]
     for asked in (
         chat.parse({"messages": said, **odd}, stream=False),

@@ -107,7 +107,7 @@ def test_a_wrong_variable_of_ones_own_is_named_without_other_advice(tmp_path: Pa
     write(tmp_path / ".local", {})
     wrong = {
         "LLM_READ_TIMEOUT": "soon",
-        "LLM_MEMBERS": "some",
+        "LLM_MEMBERS": "top k",
         "LLM_FETCHES": "no!",
         "LLM_LIMIT_NAME": "n",
     }
@@ -116,7 +116,7 @@ def test_a_wrong_variable_of_ones_own_is_named_without_other_advice(tmp_path: Pa
     assert done.stderr.splitlines()[-4:] == [
         "  LLM_FETCHES: Must be yes or no.",
         "  LLM_LIMIT_NAME: Must be max_tokens or max_completion_tokens.",
-        "  LLM_MEMBERS: Must be listed or all.",
+        "  LLM_MEMBERS: Must be names of members, separated by commas.",
         "  LLM_READ_TIMEOUT: Must be a number above 0 to 31536000, as in 60 or 2.5.",
     ]
 

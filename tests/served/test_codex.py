@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from llmproxy.models import LanguageModel
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, records_of
 from tests.served.people import Person
@@ -36,9 +37,17 @@ def outside() -> Iterator[Proxy]:
     proxy.stop()
 
 
-def ran(prompt: str, *, shell: Shell, key: str, folder: Path, outside: Proxy) -> list[Any]:
+def ran(
+    prompt: str,
+    *,
+    shell: Shell,
+    key: str,
+    folder: Path,
+    outside: Proxy,
+    model: str = "stand-in-small",
+) -> list[Any]:
     """The events of a task, done in an empty folder."""
-    settings = (SDK / "codex.toml").read_text().replace("…", "stand-in-small")
+    settings = (SDK / "codex.toml").read_text().replace("…", model)
     settings = settings.replace("https://shell.example.com", shell.base_url)
     (folder / "work").mkdir()
     (folder / "config.toml").write_text(settings)
@@ -108,3 +117,25 @@ def test_it_runs_a_command_and_ends_with_the_models_answer(
     assert used["output_tokens"] == sum(each.output_tokens for each in records)
     assert_nothing_is_reserved(database, person)
     assert outside.connections == 0
+
+
+@pytest.mark.parametrize("name", ["gpt-5.4", "gpt-5.5", "gpt-5.6-sol", "gpt-6.2-sol"])
+def test_it_speaks_as_it_does_to_openais_own_models(
+    service: Service,
+    shell: Shell,
+    database: Database,
+    person: Person,
+    provider: Provider,
+    outside: Proxy,
+    tmp_path: Path,
+    name: str,
+) -> None:
+    """It writes other tools and items for the names that it knows (openai/codex)."""
+    with database.rows():
+        LanguageModel.objects.get_or_create(name=name, provider_name="stand-in-small")
+    key = shell.post("/v1/keys", {"name": "Codex"}).json()["key"]
+    events = ran("Say hello.", shell=shell, key=key, folder=tmp_path, outside=outside, model=name)
+    assert "turn.completed" in [each["type"] for each in events]
+    assert refused(service, person) == []
+    assert {each.model for each in records_of(database, person)} == {name}
+    assert_nothing_is_reserved(database, person)

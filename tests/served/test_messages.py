@@ -238,7 +238,11 @@ def test_its_loop_of_tools_goes_on_without_the_thread_that_it_asks_for(
 def test_its_models_are_those_that_answer_in_messages(
     sdk: anthropic.Anthropic, shell: Shell
 ) -> None:
-    models = list(sdk.models.list(limit=1))
+    models = list(sdk.models.list())
+    # One at a time in both directions.
+    assert sdk.models.list(limit=1).has_more is (len(models) > 1)
+    assert list(sdk.models.list(limit=1)) == models
+    assert list(sdk.models.list(limit=1, before_id="~")) == models[::-1]
     assert [(each.type, each.id) for each in models] == [("model", each.id) for each in models]
     assert NAME in [each.id for each in models]
     model = sdk.models.retrieve(NAME)

@@ -18,6 +18,7 @@ from config.console.attention.kinds import Found, Level
 from config.console.template_tags import counted
 from config.management import nightly
 from llmproxy.catalogue.health import MINUTES, health_of
+from llmproxy.catalogue.member_names import member_warnings
 from llmproxy.catalogue.vendors import fetching_warning
 from llmproxy.models import LanguageModel, Provider, Route
 from releases.delivery.cdn import is_purged
@@ -174,6 +175,11 @@ def default_model(now: datetime) -> Iterator[Found]:
 
 def fetching(rows: QuerySet[Provider], now: datetime) -> Iterator[Found]:
     if warning := fetching_warning():
+        yield Found(warning=warning)
+
+
+def members(now: datetime) -> Iterator[Found]:
+    for warning in member_warnings():
         yield Found(warning=warning)
 
 

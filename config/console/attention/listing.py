@@ -93,6 +93,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("provider", "Providers", PROVIDER, find.providers, on="route", acts="try"),
     Kind("fetching", "Providers", PROVIDER, Provider.objects.filter(fetches=Provider.Fetches.BEFORE),
          then=find.fetching),
+    Kind("members", "Providers", PROVIDER, find.members),
     Kind("channel", "Channels", CHANNEL,
          ShellChannel.objects.filter(Q(halted_at__isnull=False) | Q(unplaced_since__isnull=False)),
          ACT, on="channel", acts="roll_back resume", then=find.channels),

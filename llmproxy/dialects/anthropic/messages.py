@@ -4,6 +4,7 @@ from collections import Counter
 from json import dumps
 from typing import Any
 
+from llmproxy.dialects.anthropic.blocks import unsupported
 from llmproxy.dialects.anthropic.message_events import (
     NO_TEXT,
     MessageTranslator,
@@ -24,9 +25,10 @@ from llmproxy.dialects.protocol import (
     WholeAnswer,
 )
 from llmproxy.dialects.reading import parse_json_exactly
+from llmproxy.dialects.root_unions import NOT_AN_OBJECT, UNIONS, NoObject, folded
 from llmproxy.dialects.usage import reported
 from llmproxy.prompts.estimates import text_tokens
-from llmproxy.requests.messages import Block, Messages
+from llmproxy.requests.messages import Block, Messages, named_tool
 
 # Of a tool that Anthropic defines and the caller runs, as documented: up to 700.
 CLIENT_TOOL = 700
@@ -39,9 +41,16 @@ CHARACTERS_PER_TOKEN = 6
 class MessageCodec(Codec):
     """Anthropic's messages. The base URL is that of Anthropic's own SDK, without ``/v1``."""
 
+    def check(self, request: Messages) -> None:
+        for index, tool in enumerate(request.members.get("tools", ())):
+            try:
+                folded(tool.get("input_schema", {}))
+            except NoObject:
+                raise unsupported(f"/tools/{index}/input_schema", NOT_AN_OBJECT) from None
+
     def prompt_overhead(self, request: Messages) -> int:
         members = request.members
-        tools = members.get("tools", ())
+        tools = request.tools
         blocks = [block for _, block in request.blocks()]
         has_prompt = bool(
             tools
@@ -58,7 +67,7 @@ class MessageCodec(Codec):
         )
 
     def outgoing(self, request: Messages, *, target: Target, output_limit: int) -> ProviderRequest:
-        members = request.members_within(output_limit)
+        members = _with_objects(request.members_within(output_limit))
         body = {"model": target.model, "max_tokens": output_limit, **members}
         if request.stream:
             body["stream"] = True
@@ -91,13 +100,29 @@ class MessageCodec(Codec):
 
 def count_request(request: Messages, *, target: Target) -> ProviderRequest:
     """The request that counts a prompt."""
-    body = {"model": target.model, **request.members}
+    body = {"model": target.model, **_with_objects(request.members)}
     return target.post("/v1/messages/count_tokens", body, headers=request.headers)
+
+
+def _with_objects(members: dict[str, Any]) -> dict[str, Any]:
+    """The members with objects at the root of the schemas of tools, which the API demands."""
+    tools = members.get("tools", ())
+    if not any(name in tool.get("input_schema", ()) for tool in tools for name in UNIONS):
+        return members
+    return {
+        **members,
+        "tools": [
+            {**tool, "input_schema": folded(tool["input_schema"])}
+            if "input_schema" in tool
+            else tool
+            for tool in tools
+        ],
+    }
 
 
 def _reloaded_tokens(tools: list[Block], blocks: list[Block]) -> int:
     """The tokens of tools that results name again: the API writes a tool into the prompt wherever it is named."""
-    named = Counter(block["tool_name"] for block in blocks if block["type"] == "tool_reference")
+    named = Counter(filter(None, map(named_tool, blocks)))
     again = [(tool, named[tool["name"]] - 1) for tool in tools if named[tool["name"]] > 1]
     return sum(times * text_tokens(dumps(tool)) for tool, times in again)
 

@@ -4,8 +4,9 @@ Newer Claude models take an effort and decide for themselves how long they think
 this API, take a budget of tokens within the output limit.
 """
 
-import re
 from typing import Any
+
+from llmproxy.dialects.model_rules import EFFORT, refuses
 
 MIN_BUDGET = 1_024
 MAX_BUDGET = 32_000
@@ -15,14 +16,10 @@ _EFFORTS = {
 }  # fmt: skip
 # The share of the output limit that is the budget for thinking.
 _SHARES = {"low": 0.2, "medium": 0.5, "high": 0.8, "xhigh": 0.9, "max": 0.9}
-# Claude up to 4.5; this list is complete.
-_BUDGET_MODELS = re.compile(
-    r"claude-(?:instant|[123]|(?:opus|sonnet|haiku)-4(?:-[0-5])?(?:-\d{8})?(?!-?\d))"
-)
 
 
 def takes_effort(model: str) -> bool:
-    return "claude" in model and not _BUDGET_MODELS.search(model)
+    return "claude" in model and not refuses(model, EFFORT)
 
 
 def thinking(

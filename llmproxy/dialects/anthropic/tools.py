@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from llmproxy.dialects.anthropic.blocks import NAME, NAMES, cached, unsupported
+from llmproxy.dialects.root_unions import NOT_AN_OBJECT, NoObject, folded
 
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 
@@ -39,7 +40,10 @@ def _tool(given: dict[str, Any], index: int) -> dict[str, Any]:
     function = given["function"]
     if not NAME.fullmatch(function["name"]):
         raise unsupported(f"/tools/{index}/function/name", NAMES)
-    schema = {"type": "object", **function.get("parameters", {})}
+    try:
+        schema = {"type": "object", **folded(function.get("parameters", {}))}
+    except NoObject:
+        raise unsupported(f"/tools/{index}/function/parameters", NOT_AN_OBJECT) from None
     if schema["type"] != "object":
         raise unsupported(
             f"/tools/{index}/function/parameters/type", "The parameters have to be an object."

@@ -51,6 +51,9 @@ def turns(messages: list[dict[str, Any]]) -> list[Turn]:
         if message["role"] not in _SYSTEM_ROLES:
             role = "assistant" if message["role"] == "assistant" else "user"
             _append(translated, role, _message_blocks(message, index))
+    for turn in translated:
+        # The sort is stable, so results and all other blocks keep their order.
+        turn["content"].sort(key=lambda block: block["type"] != "tool_result")
     if not translated or translated[-1]["role"] == "assistant":
         _check_last_message(messages)
     if not translated:

@@ -4,14 +4,17 @@ Thoughts and signatures go back as the server wrote them, because some refuse th
 them. Others refuse them: OpenAI, which writes none, and Mistral, whose callers get them in another form than it wrote.
 """
 
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from llmproxy.dialects.protocol import Target
+from llmproxy.dialects.root_unions import NoObject, folded
 
 Members = dict[str, Any]
 
-_REFUSING = (".openai.com", ".azure.com", ".mistral.ai")
+_OPENAIS = (".openai.com", ".azure.com")
+_REFUSING = (*_OPENAIS, ".mistral.ai")
 # Read by providers of Anthropic's dialect alone.
 _OF_ANTHROPIC = frozenset({"cache_control"})
 _THOUGHTS = frozenset({
@@ -29,10 +32,31 @@ def outgoing_members(members: Members, *, target: Target) -> Members:
     if target.passes_all:
         return dict(members)
     dropped = _OF_ANTHROPIC if takes_thoughts(target.base_url) else _OF_ANTHROPIC | _THOUGHTS
+    dropped -= target.members
     sent = {**members, "messages": [_message(each, dropped) for each in members["messages"]]}
     if "tools" in members:
         sent["tools"] = [_without(tool, dropped) for tool in members["tools"]]
+        if wants_objects(target.base_url):
+            sent["tools"] = [_with_object(tool) for tool in sent["tools"]]
     return sent
+
+
+def wants_objects(base_url: str) -> bool:
+    """Whether the server at an address refuses unions at the root of a tool's schema."""
+    return (urlsplit(base_url).hostname or "").endswith(_OPENAIS)
+
+
+def as_object(tool: Members) -> Members:
+    """A function with an object at the root of its schema. One that is no object stays for the server to refuse."""
+    if not (schema := tool.get("parameters")):
+        return tool
+    with suppress(NoObject):
+        return {**tool, "parameters": folded(schema)}
+    return tool
+
+
+def _with_object(tool: Members) -> Members:
+    return {**tool, "function": as_object(tool["function"])} if tool.get("function") else tool
 
 
 def _message(message: Members, dropped: frozenset[str]) -> Members:

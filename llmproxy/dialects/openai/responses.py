@@ -4,6 +4,7 @@ from typing import Any
 
 from llmproxy.dialects.failures import raise_failure
 from llmproxy.dialects.openai.delivered import write_empties
+from llmproxy.dialects.openai.outgoing import as_object, wants_objects
 from llmproxy.dialects.openai.response_ends import failure_in, say_what_is_missing
 from llmproxy.dialects.openai.response_events import ResponseTranslator, made_id
 from llmproxy.dialects.openai.response_usage import NO_TEXT, item_size, with_usage
@@ -31,6 +32,8 @@ class Responses(Codec):
     ) -> ProviderRequest:
         own = {"model": target.model, "max_output_tokens": output_limit, "store": False}
         body: dict[str, Any] = {**request.members_within(output_limit), **own}
+        if "tools" in body and wants_objects(target.base_url):
+            body["tools"] = [as_object(each) for each in body["tools"]]
         if request.stream:
             body["stream"] = True
         return target.post("/responses", body, streamed=request.stream)

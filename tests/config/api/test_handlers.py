@@ -35,6 +35,7 @@ from config.api.problems import (
     Fault,
     InternalError,
     InvalidRequest,
+    NotAuthenticated,
     NotFound,
     Problem,
     RefusedUntil,
@@ -230,6 +231,21 @@ def test_members_and_headers_of_a_problem_are_added_but_replace_nothing(rf: Requ
     assert body["code"] == "rate_limited"
     assert (body["cap"], body["retry_after_iso"]) == (500, "2026-11-20T12:00:09Z")
     assert (response["Retry-After"], response["x-should-retry"]) == ("9", "false")
+
+
+@pytest.mark.parametrize(
+    ("problem", "address", "retry"),
+    [
+        (NotAuthenticated(), "/v1/llm/messages", "false"),
+        (NotAuthenticated(), "/v1/usage/me", None),
+        (TokenExpired(), "/v1/llm/messages", None),
+        (Teapot(), "/v1/llm/messages", None),
+    ],
+)
+def test_sdks_are_told_that_no_repeat_of_a_refused_key_helps(
+    rf: RequestFactory, problem: Problem, address: str, retry: str | None
+) -> None:
+    assert render(rf.get(address), problem).get("x-should-retry") == retry
 
 
 def test_members_may_be_instants_and_ids(rf: RequestFactory) -> None:

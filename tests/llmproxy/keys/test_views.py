@@ -8,7 +8,9 @@ import pytest
 from procrastinate.contrib.django.models import ProcrastinateJob
 from rest_framework.test import APIClient
 
+from accounts.audit import Actor
 from accounts.models import AuditEvent, User
+from accounts.sessions.revocation import revoke_all
 from licensing.models import Plan
 from llmproxy.keys.key_text import KeyText
 from llmproxy.models import PersonalKey
@@ -157,7 +159,8 @@ class TestListing:
         assert refused(signed_in.delete(address)) == (404, "not_found")
         event = AuditEvent.objects.get(action="personal_key:ended")
         assert (event.target_id, event.actor_id) == (str(user.pk), user.pk)
-        assert refused(holding(text).get("/v1/llm/models")) == (401, "access_revoked")
+        ended = holding(text).get("/v1/llm/models")
+        assert (*refused(ended), ended["x-should-retry"]) == (401, "access_revoked", "false")
 
 
 class TestWhereItIsGood:
@@ -208,11 +211,36 @@ class TestWhereItIsGood:
         other = {"HTTP_AUTHORIZATION": "Basic YTpi", "HTTP_X_API_KEY": text}
         assert api.get("/v1/llm/models", **other).status_code == 200
 
+    @pytest.mark.parametrize(
+        "bearer",
+        # BerriAI/litellm#29190; a placeholder, another server's token, none, and one that is too long.
+        ["sk-ant-oat01-x", "dummy", "a.b.c", "", "a b", "x" * 9000],
+    )
+    def test_a_bearer_token_of_others_hides_no_key(self, made: Make, bearer: str) -> None:
+        text, api = made(), SecureClient()
+        both = {"HTTP_AUTHORIZATION": f"Bearer {bearer}", "HTTP_X_API_KEY": text}
+        assert api.get("/v1/llm/models", **both).status_code == 200
+        neither = {**both, "HTTP_X_API_KEY": "sk-ant-other"}
+        assert refused(api.get("/v1/llm/models", **neither)) == (401, "invalid_access_token")
+
+    def test_a_key_or_token_of_ours_counts_before_x_api_key(
+        self, made: Make, pair: Any, user: User, now: datetime
+    ) -> None:
+        text, api = made(), SecureClient()
+        ours = f"Bearer {KeyText.new().text}"
+        both = {"HTTP_AUTHORIZATION": ours, "HTTP_X_API_KEY": text}
+        assert refused(api.get("/v1/llm/models", **both)) == (401, "invalid_access_token")
+        revoke_all(user_id=user.pk, reason="Left", by=Actor.command("test"), now=now)
+        both["HTTP_AUTHORIZATION"] = f"Bearer {pair.access}"
+        assert refused(api.get("/v1/llm/models", **both)) == (401, "access_revoked")
+
     @pytest.mark.parametrize("given", ["sk-shell-", "sk-shell-" + "a" * 58, "sk-ant-x", "x y", "ü"])
     def test_a_text_that_is_no_key_is_invalid(self, db: None, given: str) -> None:
         for headers in ({"HTTP_X_API_KEY": given}, {"HTTP_AUTHORIZATION": f"Bearer {given}"}):
             response = SecureClient().get("/v1/llm/models", **headers)
             assert refused(response) == (401, "invalid_access_token"), headers
+            # Claude Code repeats a 401 for a minute, in silence.
+            assert response["x-should-retry"] == "false"
 
     def test_a_key_that_was_never_made_is_invalid(self, db: None) -> None:
         api = holding(KeyText.new().text)
