@@ -50,10 +50,17 @@ def complete(call: Call) -> dict[str, Any]:
     except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
         call.give_back_room()
         raise _settle_failure(call, error) from None
+    try:
+        return _completed(call, attempt, answer)
+    except BaseException:
+        call.give_back_room()
+        raise
+
+
+def _completed(call: Call, attempt: Attempt, answer: dict[str, Any]) -> dict[str, Any]:
     end = End.CLIENT_GONE if call.left_at is not None or call.has_left() else End.DONE
     settled = call.settle(end)
     if not settled.wait(settings.LLM_KEEPALIVE_SECONDS):
-        call.give_back_room()
         raise ServiceUnavailable
     codec = attempt.target.codec(call.admission.request.surface)
     return codec.completed(

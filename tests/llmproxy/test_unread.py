@@ -7,17 +7,20 @@ from collections.abc import Callable
 from json import dumps, loads
 from threading import Event, Thread
 from typing import Any
+from unittest.mock import Mock
 from uuid import uuid4
 
 import orjson
 import pytest
 
 from config.api.problems import Problem
+from llmproxy.api import views
 from llmproxy.api.views import _encoded
 from llmproxy.calls import bodies, reading
 from llmproxy.calls.bodies import Rooms
 from llmproxy.calls.relay import complete, stream
 from llmproxy.dialects.failures import last_usage
+from llmproxy.dialects.openai import ChatCompletions
 from llmproxy.dialects.openai.embeddings import Embeddings
 from llmproxy.dialects.protocol import ProviderError, TooDeep, UnreadableAnswer
 from llmproxy.dialects.reading import MOST_LEVELS, parse_json, parse_json_exactly
@@ -310,6 +313,23 @@ class TestRooms:
             assert loads(b"".join(parts)) == answer
             parts.close()
             parts.close()
+        assert bodies.rooms.taken == 0
+
+    @pytest.mark.parametrize("fails", ["settling", "translating", "writing"])
+    def test_a_large_answer_that_fails_after_it_was_read_gives_its_room_back(
+        self, play: Play, monkeypatch: pytest.MonkeyPatch, fails: str
+    ) -> None:
+        monkeypatch.setattr(bodies, "LARGE", 1_000)
+        body = dumps({"choices": [{"message": {"content": "x" * 5_000}}]}).encode()
+        with play(lambda peer: peer.answer(body), streamed=False) as call:
+            if fails == "settling":
+                monkeypatch.setattr(call, "has_left", Mock(side_effect=OSError))
+            elif fails == "translating":
+                monkeypatch.setattr(ChatCompletions, "completed", Mock(side_effect=OSError))
+            elif fails == "writing":
+                monkeypatch.setattr(views, "_encoded", Mock(side_effect=OSError))
+            with pytest.raises(OSError, match=r"^$"):
+                views._whole(call, complete(call), {})
         assert bodies.rooms.taken == 0
 
     def test_a_call_that_is_cut_waits_for_no_room(
