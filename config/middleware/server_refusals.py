@@ -1,4 +1,4 @@
-"""What the server itself refuses, before there is a request: as a problem, and as a page where people look at pages.
+"""Refusals of the server itself, before there is a request: problems, and pages where people look at pages.
 
 gunicorn decides what it refuses and with which status; only the words are ours.
 """
