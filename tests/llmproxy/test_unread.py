@@ -174,6 +174,9 @@ def test_a_usage_that_a_model_wrote_is_no_report(play: Play) -> None:
         ('"usage": null}', None),
         ('"usage": {"b": ', None),
         ('"usage": ' + '{"a":' * 5_000, None),
+        ('"usage": {"b": 2}, "c": [' + '{"usage": {}}, ' * 9 + "1]}", {"b": 2}),
+        # Looked for no further: each look reads on to the end.
+        ('"usage": {"b": 2}, "c": [' + '{"usage": {}}, ' * 99 + "1]}", None),
         ("", None),
     ],
 )
