@@ -35,7 +35,7 @@ KINDS: Mapping[int, type[Problem]] = {
         NotImplementedHere,
     )
 }
-UNREADABLE = "The first line or a header of this request is not as HTTP has it."
+UNREADABLE = "The first line or a header of this request is not valid HTTP."
 
 
 class Unsent:
