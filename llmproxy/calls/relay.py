@@ -41,23 +41,21 @@ SETTLE_KEEP_ALIVES = 6
 def complete(call: Call) -> dict[str, Any]:
     """Returns the whole answer of a call and settles it. A problem is raised after the settlement too.
 
-    A large answer keeps its room, which its caller gives back once it is written.
-
-    It is read to its end although the client disconnects, unless the watch cuts it.
+    It is read to its end although the client disconnects, unless the watch cuts it. A large answer keeps its room until
+    its caller gives that back, once it is written.
     """
     try:
-        attempt, answer = _whole_answer(call)
-    except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
-        call.give_back_room()
-        raise _settle_failure(call, error) from None
-    try:
-        return _completed(call, attempt, answer)
+        return _completed(call)
     except BaseException:
         call.give_back_room()
         raise
 
 
-def _completed(call: Call, attempt: Attempt, answer: dict[str, Any]) -> dict[str, Any]:
+def _completed(call: Call) -> dict[str, Any]:
+    try:
+        attempt, answer = _whole_answer(call)
+    except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
+        raise _settle_failure(call, error) from None
     end = End.CLIENT_GONE if call.left_at is not None or call.has_left() else End.DONE
     settled = call.settle(end)
     if not settled.wait(settings.LLM_KEEPALIVE_SECONDS):
