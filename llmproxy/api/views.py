@@ -190,7 +190,11 @@ def size_of(request: Request) -> int:
 
 
 def _whole(call: Call, answer: dict[str, Any], headers: dict[str, str]) -> HttpResponseBase:
-    body = bodies.aside(call, _encoded, answer)
+    try:
+        body = bodies.aside(call, _encoded, answer)
+    except BaseException:
+        call.give_back_room()
+        raise
     given = {"Cache-Control": "no-store", **headers}
     if call.room is None:
         return HttpResponse(body, content_type="application/json", headers=given)

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from threading import Condition, Lock
 from typing import ParamSpec, TypeVar
 from uuid import UUID
@@ -104,7 +105,12 @@ def most_bytes(admission: Admission) -> int:
 
 
 def read(call: Call, attempt: Attempt) -> bytes:
-    """The body of an answer whose head has come. Raises ``NotRead``; one that is too large is read to its end."""
+    """The body of an answer whose head has come. Raises ``NotRead``; one that is too large is read to its end.
+
+    Where its length was not known, the room is as large as it may be until it is read.
+    """
+    # That of another route's answer.
+    call.give_back_room()
     pieces: list[bytes] = []
     size, most, exchange = 0, most_bytes(call.admission), attempt.exchange
     assert exchange is not None
@@ -121,6 +127,8 @@ def read(call: Call, attempt: Attempt) -> bytes:
             raise TooLarge(f"the answer is over {most} bytes", sent=True)
     except ExchangeError as failure:
         raise NotRead(failure, b"".join(pieces)[-TAIL:]) from None
+    if call.room is not None:
+        _keep_room(call, size, of=_expected(attempt, most))
     return b"".join(pieces)
 
 
@@ -178,4 +186,11 @@ def _take_room(call: Call, size: int) -> None:
     while not rooms.take(person, size, seconds=LOOK_SECONDS):
         if call.stop or time.monotonic() >= call.deadline:
             raise TimedOut("there is no room for a large answer", sent=True)
-    call.room = lambda: rooms.give_back(person, size)
+    call.room = partial(rooms.give_back, person, size)
+
+
+def _keep_room(call: Call, size: int, *, of: int) -> None:
+    """Gives back what a body has not filled of its room."""
+    person = call.admission.caller.user_id
+    rooms.give_back(person, of - size)
+    call.room = partial(rooms.give_back, person, size)
