@@ -62,12 +62,9 @@ def within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.
     raise TimeoutError
 
 
-def begin_whole(work: Callable[..., object], *args: Any) -> None:
-    """Begins work that nothing interrupts and whose result nobody gets; under plain threads it is over on return."""
-    if is_module_patched("threading"):
-        Greenlet.spawn(copy_context().run, work, *args)
-    else:
-        work(*args)
+def is_interruptible() -> bool:
+    """Whether a wait of the caller may be interrupted: plain threads cannot be."""
+    return bool(is_module_patched("threading"))
 
 
 def run_whole(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -6,14 +6,15 @@ same numbers for as long as the process lives; a call whose process dies is sett
 
 import logging
 import time
-from collections import deque
+from contextlib import suppress
+from queue import Empty, Queue
 from threading import Event, Lock
 
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from config.api.problems import ServiceUnavailable
-from config.greenlets import begin_whole, spawn
+from config.greenlets import is_interruptible, spawn
 from llmproxy.dialects.protocol import TokenUsage
 from usage.settlement import After, Settlement, settle
 
@@ -24,8 +25,10 @@ FIRST_WAIT = 0.1
 LONGEST_WAIT = 5.0
 # The time in which a caller waits without a keep-alive.
 FIRST_SECONDS = 2.0
-# Retries under way: as many as leave in the flights of a batched statement.
-MOST_RETRIES = 128
+# As many as leave in the flights of a batched statement.
+MOST_TASKS = 128
+# A task without work ends after so many seconds.
+IDLE_SECONDS = 30.0
 # Settlements that are pending in one process before it admits no further call.
 MOST_PENDING = 4_096
 
@@ -49,14 +52,16 @@ class Settled(Event):
 
 
 class Outbox:
-    """The settlements of this process that are pending, most of them in their first attempt."""
+    """The settlements of this process that are pending, and the tasks that settle them side by side.
+
+    A task lives on for a while, since it keeps what Django has of a database for itself.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        # All that are pending, those of them that wait for a retry, and the tasks that retry.
         self._pending: set[Settled] = set()
-        self._postponed: deque[Settled] = deque()
-        self._retries = 0
+        self._queue: Queue[Settled] = Queue()
+        self._tasks = self._idle = 0
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -64,38 +69,41 @@ class Outbox:
     def settle(self, settled: Settled) -> None:
         """Begins to settle, and waits for a moment."""
         self._pending.add(settled)
-        begin_whole(self._begin, settled)
+        if is_interruptible() or not self._is_done(settled):
+            self._hand_over(settled)
         if settled.has_failed or not settled.wait(FIRST_SECONDS):
             log.warning("settlement_postponed")
 
-    def _begin(self, settled: Settled) -> None:
-        if self._is_done(settled):
-            return
+    def _hand_over(self, settled: Settled) -> None:
         with self._lock:
-            self._postponed.append(settled)
-            is_enough = self._retries >= MOST_RETRIES
-            self._retries += not is_enough
-        if not is_enough:
-            spawn(self._retry)
+            self._queue.put(settled)
+            begins = self._queue.qsize() > self._idle and self._tasks < MOST_TASKS
+            self._tasks += begins
+        if begins:
+            spawn(self._work)
 
-    def _retry(self) -> None:
-        """Retries postponed settlements one after another, until none is left."""
-        wait = FIRST_WAIT
-        time.sleep(wait)
+    def _work(self) -> None:
         while (settled := self._next()) is not None:
-            if self._is_done(settled):
-                wait = FIRST_WAIT
-                continue
-            self._postponed.append(settled)
-            time.sleep(wait)
-            wait = min(2 * wait, LONGEST_WAIT)
+            wait = FIRST_WAIT
+            while not self._is_done(settled):
+                time.sleep(wait)
+                wait = min(2 * wait, LONGEST_WAIT)
 
     def _next(self) -> Settled | None:
+        """The next settlement; None where none has come for a while."""
+        settled = None
         with self._lock:
-            if self._postponed:
-                return self._postponed.popleft()
-            self._retries -= 1
-        return None
+            self._idle += 1
+        with suppress(Empty):
+            settled = self._queue.get(timeout=IDLE_SECONDS)
+        with self._lock:
+            self._idle -= 1
+            if settled is None:
+                # One may have come in the last moment, for which no task was begun.
+                with suppress(Empty):
+                    settled = self._queue.get_nowait()
+            self._tasks -= settled is None
+        return settled
 
     def _is_done(self, settled: Settled) -> bool:
         """Whether the record is settled, by this attempt or another, or the database refuses to settle it."""

@@ -41,9 +41,8 @@ SETTLE_KEEP_ALIVES = 6
 def complete(call: Call) -> dict[str, Any]:
     """Returns the whole answer of a call and settles it. A problem is raised after the settlement too.
 
-    A large answer keeps its room, which its caller gives back once it is written.
-
-    It is read to its end although the client disconnects, unless the watch cuts it.
+    It is read to its end although the client disconnects, unless the watch cuts it. A large answer keeps its room until
+    its caller gives that back, once it is written.
     """
     try:
         return _completed(call, *_whole_answer(call))

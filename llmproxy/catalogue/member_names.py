@@ -1,18 +1,18 @@
 """The members that a provider gets beyond the schemas: as operators name them."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from django.apps import AppConfig
 from django.conf import settings
 from django.core import checks
-from django.db import connection
+from django.db import ProgrammingError, transaction
 
 from llmproxy.models import Provider
 from llmproxy.requests.refused_members import why_refused
 
-_TABLE = "llmproxy_provider"
 NAME = re.compile(r"[A-Za-z_][\w.-]{0,99}", re.ASCII)
 ALL_IS_OLD = "all is taken for one more release. Name the members that pass instead, as top_k,chat_template_kwargs."
 
@@ -68,6 +68,9 @@ def members_are_named(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **options: Any
 ) -> list[checks.CheckMessage]:
     """A system check of what :func:`member_warnings` tells; of the settings alone where no database is named."""
-    is_there = databases and _TABLE in connection.introspection.table_names()
-    told = member_warnings() if is_there else _warnings("LLM_MEMBERS", settings.LLM_MEMBERS)
+    told: Iterable[str] = _warnings("LLM_MEMBERS", settings.LLM_MEMBERS)
+    if databases:
+        # The table of a database that is yet to be migrated may be none.
+        with suppress(ProgrammingError), transaction.atomic():
+            told = member_warnings()
     return [checks.Warning(each, id="llmproxy.W001") for each in told]

@@ -188,7 +188,11 @@ class RequestSchema:
         """Why a kind or a value is refused, where it is one that is known."""
         value: Any = data
         for part in place:
-            value = value[part]
+            try:
+                value = value[part]
+            except (LookupError, TypeError):
+                # The place is a name that is refused.
+                return None
         if place and place[-1] == KIND and isinstance(value, str):
             return self._reasons.get(f"{_starred(place[:-1])}[{value}]")
         is_word = isinstance(value, str) and len(value) <= LONGEST_WORD

@@ -3,12 +3,16 @@
 import json
 from functools import partial
 
+from llmproxy.models import LanguageModel
+from tests.bench import large_answers
 from tests.bench.figures import Line, in_turns
+from tests.bench.length import usual
 from tests.bench.stage import Load, Served, Stage, others
 
 PART = "complete"
 CALLERS = (1, 16, 64)
 PEOPLE = 64
+LARGE = usual(20, short=2)
 BODY = json.dumps(
     {
         "model": "stand-in-small",
@@ -34,7 +38,49 @@ def measure(stage: Stage, *, rounds: int) -> list[Line]:
             for way in ways.values():
                 way(seconds=1)
             lines += _lines(callers, in_turns(ways, rounds=rounds))
-    return lines
+    return [*lines, *_large(stage, rounds=rounds)]
+
+
+def _large(stage: Stage, *, rounds: int) -> list[Line]:
+    """Large embeddings of one person at once, and what others notice."""
+    one, other = stage.callers(2)
+    with stage.database.rows():
+        LanguageModel.objects.get_or_create(
+            name=large_answers.MODEL, defaults={"provider_name": large_answers.MODEL}
+        )
+    with large_answers.provider() as address, stage.service(LLM_BASE_URL=address) as ours:
+        seen = [
+            large_answers.ask_at_once(
+                port=ours.port,
+                workers=ours.workers,
+                token=one.access,
+                other=other.access,
+                number=LARGE,
+            )
+            for _ in range(rounds)
+        ]
+    who = f"{LARGE} embeddings of 59 MB at once"
+    failed = [float(LARGE - each.codes.get(200, 0)) for each in seen]
+    longest = [1_000 * each.longest for each in seen]
+    most = [each.most_mib for each in seen]
+    line = partial(Line, part=PART)
+    return [
+        line(name=f"failures, {who}", unit="calls", ours=failed, goal="none", at_most=0.0),
+        line(
+            name=f"longest status of another person, {who}",
+            unit="ms",
+            ours=longest,
+            goal="at most 0.5 s",
+            at_most=500.0,
+        ),
+        line(
+            name=f"largest process, {who}",
+            unit="MiB",
+            ours=most,
+            goal="at most 700 MiB",
+            at_most=700.0,
+        ),
+    ]
 
 
 def _load(

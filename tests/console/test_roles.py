@@ -22,6 +22,8 @@ from accounts.models import Client, Role, User
 from accounts.sessions.sign_in import TokenPair
 from config.console.actions import Action
 from config.roles import ACTIONS, RIGHTS, VIEWS
+from licensing.licences import create_client
+from licensing.models import Plan
 from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.console.test_every_act import acts, arranged, written
@@ -249,6 +251,12 @@ def outcomes(principal: str, pair: TokenPair, asked: list[Asked]) -> Iterator[st
         was = "signed out" if asked_to_sign_in else answer.status_code
         if was not in ({200, 302} if opens else {refused}):
             yield f"{principal} {method} {address} ({right}): {was}"
+
+
+@pytest.fixture
+def organisation(plan: Plan, by: Actor, now: datetime) -> Client:
+    """The callers' client, beside those of the pages."""
+    return create_client(name="Callers", plan=plan, by=by, now=now)
 
 
 @pytest.mark.django_db

@@ -4,12 +4,15 @@ import socket
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from json import dumps, loads
-from shlex import quote
+from pathlib import Path
 from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
+
+from tests.standins.provider_process import KEPT
 
 # Nothing here takes so long; a service that is merely slow must not fail a test.
 PATIENCE = 60.0
@@ -189,9 +192,11 @@ def stand_in(directive: str) -> str:
 
 
 def sending(*writes: bytes, directive: str = "") -> str:
-    """A message to which the stand-in provider answers exactly these bytes, one write each."""
+    """A short message to which the stand-in provider answers exactly these bytes, one write each."""
     given = dumps([each.decode("latin-1") for each in writes])
-    return stand_in(f"send={quote(given)} {directive}")
+    name = sha256(given.encode()).hexdigest()[:16]
+    (Path(KEPT.name) / name).write_text(given)
+    return stand_in(f"kept={name} {directive}")
 
 
 def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:

@@ -73,7 +73,8 @@ def test_it_runs_an_agent_with_a_tool_and_goes_on(
     run(shell, ask)
     records = records_of(database, person)
     assert len(records) == 4
-    assert {(each.end, each.source) for each in records} == {("done", "provider")}
+    # The stand-in counts the words that are said, and no tools.
+    assert {each.end for each in records} == {"done"}
     assert_nothing_is_reserved(database, person)
 
 

@@ -186,6 +186,7 @@ def test_the_credential_is_replaced_while_calls_run_and_shown_nowhere(
             **ground.environ,
             "LLM_PROVIDER": "anthropic",
             "LLM_BASE_URL": server.base_url,
+            "LLM_API_KEY": "",
             "LLM_API_KEY_FILE": str(file),
         }
         with running_service(tmp_path, environ) as service:

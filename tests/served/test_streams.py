@@ -398,6 +398,10 @@ def test_a_failure_after_the_first_byte_is_an_event_without_a_last_word(
     assert error.keys() == {"message", "type", "code", "param", "status", "request_id"}
     assert (error["code"], error["status"]) == ("provider_error", 502)
     assert error["request_id"] == stream.headers["X-Request-ID"]
+    if fault == "malformed":
+        # The rest follows, with the usage at its end.
+        assert_settled(database, person, end=End.UNREAD, output_tokens=20, source="provider")
+        return
     record = assert_settled(database, person, end=End.PROVIDER_FAILED)
     assert record.output_tokens == counted(chunks)
     # The first event has the role alone, and then nothing was counted.
@@ -411,7 +415,11 @@ def test_half_an_answer_is_no_answer(
 ) -> None:
     response = shell.complete(stand_in(f"tokens=20 fault={fault}"))
     assert (response.status_code, response.json()["code"]) == (502, "provider_error")
-    assert_settled(database, person, end=End.PROVIDER_FAILED)
+    assert response.headers["x-should-retry"] == "false"
+    record = assert_settled(
+        database, person, end=End.PROVIDER_FAILED if fault == "error" else End.UNREAD
+    )
+    assert record.output_tokens == (0 if fault == "error" else record.reserved_output)
 
 
 def test_an_event_that_is_too_large_ends_the_stream(
@@ -421,7 +429,7 @@ def test_an_event_that_is_too_large_ends_the_stream(
         *chunks, last = stream
     assert len(chunks) == 2
     assert error_of(last)["code"] == "provider_error"
-    assert_settled(database, person, end=End.PROVIDER_FAILED)
+    assert_settled(database, person, end=End.UNREAD, output_tokens=5, source="provider")
 
 
 @pytest.mark.parametrize("telling", ["held=yes", "tokens=9 fault=stall after=1"])

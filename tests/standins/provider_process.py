@@ -2,9 +2,11 @@
 
 import http.client
 import json
+import os
 import select
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +17,8 @@ from urllib.parse import urlsplit
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+# What calls name in place of long directives (`tests/standins/provider/behaviour.py`).
+KEPT = tempfile.TemporaryDirectory(prefix="kept-")
 DEADLINE = 60.0  # seconds; a machine with much else to do is slow, a broken one is for ever
 
 
@@ -93,7 +97,12 @@ def running_provider(*, api_key: str | None = None) -> Iterator[Provider]:
     command = [sys.executable, "-m", "tests.standins.provider", "--until-eof"]
     command += [f"--api-key={api_key}"] if api_key is not None else []
     with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command,
+        cwd=ROOT,
+        env={**os.environ, "STAND_IN_KEPT": KEPT.name},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         try:
             yield Provider(process, _announced_address(process))

@@ -39,7 +39,7 @@ ADDRESSES = [
         "pgjdbc/pgjdbc#4162",
     ),
     (
-        "options=-c%20search_path%3Dpublic&options=-c%20lock_timeout%3D1s",
+        "options=-c%20search_path%3Dpublic%20-c%20lock_timeout%3D1s",
         ["7s", "1s", "public"],
         "",
     ),

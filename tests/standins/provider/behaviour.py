@@ -17,6 +17,7 @@ Words are quoted as in a shell; an unknown one is a 400.
     usage=no         no usage, although the caller wants it
     send=JSON        these events in place of an answer: a list of strings, one write each (a character is a byte);
                      one-shot: the body
+    kept=NAME        the same from a file of the folder STAND_IN_KEPT, so that the prompt is short
     fault=status:N   an error with this status, with `message=TEXT` and `retry_after=TEXT`
     fault=html       a 502 with an HTML page
     fault=reset      a reset connection (RST)
@@ -33,13 +34,16 @@ In a one-shot answer `reset`, `cut` and `stall` come before any byte, with `afte
 """
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import get_type_hints
 
 DIRECTIVE = re.compile(r"\[\[stand-in:(.*)\]\]", re.DOTALL)
+KEPT = re.compile("[0-9a-f]{16}")
 FAULT = re.compile(r"(status:[45]\d\d|html|reset|cut|stall|truncate|malformed|error|gigantic)?")
 
 
@@ -78,9 +82,17 @@ def split_directive(message: str) -> tuple[Behaviour, str]:
     if found is None:
         return Behaviour(), message
     given = dict(word.split("=", 1) for word in shlex.split(found[1]))
+    if (name := given.pop("kept", None)) is not None:
+        given["send"] = _kept(name)
     if unknown := given.keys() - KINDS.keys():
         raise ValueError(f"unknown words: {', '.join(sorted(unknown))}")
     asked = Behaviour(**{name: KINDS[name](value) for name, value in given.items()})
     if not FAULT.fullmatch(asked.fault):
         raise ValueError(f"unknown fault: {asked.fault}")
     return asked, message.replace(found[0], "")
+
+
+def _kept(name: str) -> str:
+    if not KEPT.fullmatch(name) or not (folder := os.environ.get("STAND_IN_KEPT")):
+        raise ValueError("nothing is kept by this name")
+    return (Path(folder) / name).read_text()
