@@ -136,7 +136,13 @@ def note_unread(attempt: Attempt, surface: Surface, tail: bytes) -> None:
     """Notes that an answer could not be read, with the usage at its end."""
     log.warning("answer_unread", extra={"provider": attempt.target.provider})
     read = reported_input if surface is Surface.EMBEDDINGS else reported
-    attempt.meter.mark_unread(read(last_usage(tail) or {}))
+    usage, prompt = last_usage(tail) or {}, attempt.meter.prompt
+    report = read(usage)
+    if report is None and prompt is not None:
+        # Anthropic's streams report it at their beginning, and may not at their end.
+        names = ("prompt_tokens", "cached_tokens", "cache_write_tokens")
+        report = read({**dict(zip(names, prompt, strict=True)), **usage})
+    attempt.meter.mark_unread(report)
 
 
 def aside(call: Call, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
