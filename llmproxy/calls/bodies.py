@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from threading import Condition, Lock
 from typing import ParamSpec, TypeVar
 from uuid import UUID
@@ -108,7 +109,12 @@ def most_bytes(admission: Admission) -> int:
 
 
 def read(call: Call, attempt: Attempt) -> bytes:
-    """The body of an answer whose head has come. Raises ``NotRead``; one that is too large is read to its end."""
+    """The body of an answer whose head has come. Raises ``NotRead``; one that is too large is read to its end.
+
+    Where its length was not known, the room is as large as it may be until it is read.
+    """
+    # That of another route's answer.
+    call.give_back_room()
     pieces: list[bytes] = []
     size, most, exchange = 0, most_bytes(call.admission), attempt.exchange
     assert exchange is not None
@@ -125,6 +131,8 @@ def read(call: Call, attempt: Attempt) -> bytes:
             raise TooLarge(f"the answer is over {most} bytes", sent=True)
     except ExchangeError as failure:
         raise NotRead(failure, b"".join(pieces)[-TAIL:]) from None
+    if call.room is not None:
+        _keep_room(call, size, of=_expected(attempt, most))
     return b"".join(pieces)
 
 
@@ -132,7 +140,13 @@ def note_unread(attempt: Attempt, surface: Surface, tail: bytes) -> None:
     """Notes that an answer could not be read, with the usage at its end."""
     log.warning("answer_unread", extra={"provider": attempt.target.provider})
     read = reported_input if surface is Surface.EMBEDDINGS else reported
-    attempt.meter.mark_unread(read(last_usage(tail) or {}))
+    usage, prompt = last_usage(tail) or {}, attempt.meter.prompt
+    report = read(usage)
+    if report is None and prompt is not None:
+        # Anthropic's streams report it at their beginning, and may not at their end.
+        names = ("prompt_tokens", "cached_tokens", "cache_write_tokens")
+        report = read({**dict(zip(names, prompt, strict=True)), **usage})
+    attempt.meter.mark_unread(report)
 
 
 def aside(call: Call, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -182,4 +196,11 @@ def _take_room(call: Call, size: int) -> None:
     while not rooms.take(person, size, seconds=LOOK_SECONDS):
         if call.stop or time.monotonic() >= call.deadline:
             raise TimedOut("there is no room for a large answer", sent=True)
-    call.room = lambda: rooms.give_back(person, size)
+    call.room = partial(rooms.give_back, person, size)
+
+
+def _keep_room(call: Call, size: int, *, of: int) -> None:
+    """Gives back what a body has not filled of its room."""
+    person = call.admission.caller.user_id
+    rooms.give_back(person, of - size)
+    call.room = partial(rooms.give_back, person, size)

@@ -93,12 +93,12 @@ def abandoned(admission: Admission, attempt: Attempt, *, now: datetime) -> Aband
         output = min(report.output, admission.context_length)
     elif attempt.sent_at() is not None and attempt.meter.state is not State.ENDED:
         output = unseen_output(admission, attempt.meter, attempt, time.monotonic())
-        if attempt.meter.is_unread:
-            output = admission.reservation.output_limit
     elif prompt is not None:
         output = 0
     else:
         return None
+    if attempt.meter.is_unread and not attempt.meter.is_reported:
+        output = max(output, admission.reservation.output_limit)
     known = prompt or PromptUsage(admission.estimate.tokens)
     spent = _possible(admission, known, output=output)
     return Abandoned(

@@ -68,10 +68,12 @@ class Meter:
     silences: list[Silence] = field(default_factory=list)
 
     def mark_unread(self, report: TokenUsage | None) -> None:
-        """Notes that the answer could not be read, with the usage that stood at its end."""
-        self.is_unread = True
-        if report is not None:
-            self.report, self.exceeds_report = report, False
+        """Notes that the answer could not be read, with the usage that stood at its end.
+
+        One that was reported before is of a part of it.
+        """
+        self.is_unread, self.exceeds_report = True, report is None
+        self.report = report or self.report
 
     def mark_first_byte(self) -> None:
         if self.first_byte_at is None:

@@ -89,7 +89,7 @@ class StreamReader:
         failure = self._read(chunk, out)
         if isinstance(failure, UnreadableAnswer | TooLarge):
             # Its usage may follow.
-            self._unread, self._tail = failure, chunk[-TAIL:]
+            self._unread, self._tail = failure, (self._tail or chunk)[-TAIL:]
             return bytes(out)
         if failure is not None and not self._meter.has_output:
             if chunk and not self._is_within:
@@ -114,7 +114,9 @@ class StreamReader:
             self._size += len(chunk)
             self._tail = (self._tail + chunk)[-TAIL:]
             return
-        if not self._meter.has_output and self._size <= TAIL and is_refusal(self._tail):
+        # A part of an answer may begin like a page.
+        is_all = len(self._tail) == self._size
+        if is_all and not self._meter.has_output and is_refusal(self._tail):
             self._meter.state = State.ENDED
         else:
             note_unread(self._attempt, self._surface, self._tail)
@@ -172,6 +174,9 @@ class StreamReader:
         coming = iter(events)
         for event in coming:
             failed = self._read_event(event, coming, out, is_end=not chunk)
+            if isinstance(failed, UnreadableAnswer):
+                # A usage before this event is not of the whole.
+                self._tail = chunk[max(0, chunk.find(event.raw)) :]
             if failed is not None or self.is_over:
                 return failed
         if not chunk:

@@ -45,17 +45,14 @@ def complete(call: Call) -> dict[str, Any]:
     its caller gives that back, once it is written.
     """
     try:
-        return _completed(call)
-    except BaseException:
-        call.give_back_room()
-        raise
-
-
-def _completed(call: Call) -> dict[str, Any]:
-    try:
-        attempt, answer = _whole_answer(call)
+        return _completed(call, *_whole_answer(call))
     except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
+        call.give_back_room()
         raise _settle_failure(call, error) from None
+
+
+def _completed(call: Call, attempt: Attempt, answer: dict[str, Any]) -> dict[str, Any]:
+    """Settles a call that has its answer, and says in this what was charged."""
     end = End.CLIENT_GONE if call.left_at is not None or call.has_left() else End.DONE
     settled = call.settle(end)
     if not settled.wait(settings.LLM_KEEPALIVE_SECONDS):

@@ -72,8 +72,8 @@ class FailedAnswer(Exception):
         self.reported = reported
 
 
-# The brackets of JSON, and its strings, within which they mean nothing.
-_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{\[]|[}\]]', re.DOTALL)
+# The brackets of JSON, the blank line that ends an event, and strings, within which neither means anything.
+_MARKS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{\[]|[}\]]|(?:\r?\n){2}', re.DOTALL)
 _USAGE = b'"usage"'
 _DECODER = JSONDecoder()
 # A usage stands in an answer, or in the response of an event. One that stands deeper is something that a model wrote.
@@ -104,11 +104,13 @@ def last_usage(tail: bytes) -> Any:
 def _closes(rest: bytes) -> int:
     """The brackets that are open at the beginning of these bytes, up to the end of their answer or event."""
     closed = 0
-    for each in _BRACKETS.finditer(rest.partition(b"\n\n")[0]):
+    for each in _MARKS.finditer(rest):
         if each[0] in (b"}", b"]"):
             closed += 1
         elif each[0] in (b"{", b"["):
             closed -= 1
+        elif each[0].isspace():
+            break
     return closed
 
 

@@ -124,6 +124,19 @@ def test_a_refused_attempt_is_listed_with_what_it_reported_as_far_as_that_is_pos
     assert spent == expected
 
 
+@pytest.mark.parametrize(("is_all", "expected"), [(True, 8), (False, 100)])
+def test_an_unread_attempt_is_listed_with_its_reservation_where_it_reported_a_part(
+    is_all: bool, expected: int
+) -> None:
+    admission = admitted()
+    attempt = attempted(admission, sent_at=NOW)
+    attempt.meter.state, attempt.meter.report = State.ANSWERING, TokenUsage(19, 8)
+    attempt.meter.mark_unread(attempt.meter.report if is_all else None)
+    left = abandoned(admission, attempt, now=datetime.now(UTC))
+    assert left is not None
+    assert (left.spent.input, left.spent.output) == (19, expected)
+
+
 @pytest.mark.parametrize(
     ("name", "thinks"),
     [

@@ -171,6 +171,11 @@ def test_a_usage_that_a_model_wrote_is_no_report(play: Play) -> None:
         ('data: {"response": {"usage": {"b": 2}}}\n\n', {"b": 2}),
         ('{"c": "\\"usage\\": {\\"b\\": 2}"}', None),
         ('[{"input": {"usage": {"b": 2}}}]}', None),
+        # Some servers write line ends into texts as they are.
+        ('{"a": {"usage": {"b": 2}}, "t": "\n\n"}}]}', None),
+        ('{"a": {"usage": {"b": 2}, "t": "}\n\n"}}]}', None),
+        ('data: {"usage": {"b": 2}}\r\n\r\ndata: {"cut', {"b": 2}),
+        ('data: {"usage": {"b": 2}}\n\ndata: {"cut', {"b": 2}),
         ('"usage": null}', None),
         ('"usage": {"b": ', None),
         ('"usage": ' + '{"a":' * 5_000, None),
@@ -424,6 +429,13 @@ class TestVectors:
         body = b'{"data": [{"embedding": 1}], "x": {"embedding": %b}}' % self.NUMBERS.encode()
         answer, _, _ = Embeddings().answer(body, target=target())
         assert answer["x"]["embedding"][:2] == [-0.1, 1e-05]
+
+    @pytest.mark.parametrize(
+        "end", ["2,]", "2,,3]", "2 3]", "--2]", "2.]", "02]", "1e]", "+2]", "1.2.3]"]
+    )
+    def test_that_are_no_numbers_are_unreadable(self, end: str) -> None:
+        with pytest.raises(UnreadableAnswer):
+            Embeddings().answer(self.told(self.NUMBERS.replace("2]", end)), target=target())
 
     def test_that_break_off_are_unreadable(self) -> None:
         with pytest.raises(UnreadableAnswer):

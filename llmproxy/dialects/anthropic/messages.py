@@ -78,7 +78,8 @@ class MessageCodec(Codec):
         reason = answer.get("stop_reason")
         error = failure_within({}, reason)
         raise_failure(answer, answer.get("content"), key=target.key, error=error)
-        usage = without_costs(answer.pop("usage", None)) or {}
+        usage = answer.pop("usage", None)
+        usage = without_costs(usage) if isinstance(usage, dict) else {}
         drop_costs(answer)
         answer |= {"content": known_blocks(answer["content"]), "usage": usage}
         if reason:

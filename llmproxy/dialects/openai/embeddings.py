@@ -77,10 +77,11 @@ class Embeddings(Codec):
 
 
 def _outlined(body: bytes) -> tuple[bytes, list[bytes]]:
-    """An answer with a place in place of each vector, and these."""
+    """An answer with a place in place of each vector, and these. Raises ``ValueError`` for one that is no JSON."""
     vectors: list[bytes] = []
 
     def place(found: re.Match[bytes]) -> bytes:
+        orjson.loads(found[2])
         vectors.append(found[2])
         return b'%b"%b%d"' % (found[1], _PLACE, len(vectors) - 1)
 

@@ -25,25 +25,28 @@ NO_TEXT = frozenset({
 
 def with_usage(response: dict[str, Any], known: TokenUsage) -> None:
     """Writes these counts into a response, beside the other members of its usage."""
-    given = response.get("usage")
-    usage = given if isinstance(given, dict) else {}
+    usage = _object(response.get("usage"))
     cached, reasoning = known.cached_input, known.reasoning
     written = {"cache_write_tokens": known.cache_write} if known.cache_write else {}
     response["usage"] = {
         **usage,
         "input_tokens": known.input,
         "input_tokens_details": {
-            **(usage.get("input_tokens_details") or {}),
+            **_object(usage.get("input_tokens_details")),
             "cached_tokens": cached,
             **written,
         },
         "output_tokens": known.output,
         "output_tokens_details": {
-            **(usage.get("output_tokens_details") or {}),
+            **_object(usage.get("output_tokens_details")),
             "reasoning_tokens": reasoning,
         },
         "total_tokens": known.input + known.output,
     }
+
+
+def _object(given: Any) -> dict[str, Any]:
+    return given if isinstance(given, dict) else {}
 
 
 def item_size(item: dict[str, Any]) -> int:
