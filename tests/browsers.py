@@ -6,13 +6,15 @@ from playwright.sync_api import ConsoleMessage, Page
 TYPED_TOO_EARLY = "Autofocus processing was blocked"
 # How long a page may take on a machine that has much else to do, in milliseconds; the library waits for 5 or 30 s.
 LONGEST = 60_000
+# What a browser tells of data that it was asked to forget.
+FORGOTTEN = "Clear-Site-Data header on"
 
 
 def note_complaints(page: Page, complaints: list[str]) -> None:
     """Adds to the list what the browser complains of from now on, violations of the page's policy included."""
 
     def note(message: ConsoleMessage) -> None:
-        if not message.text.startswith(TYPED_TOO_EARLY):
+        if not message.text.startswith((TYPED_TOO_EARLY, FORGOTTEN)):
             complaints.append(f"{message.text} {message.location}")
 
     page.on("console", note)
