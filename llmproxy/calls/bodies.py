@@ -55,6 +55,10 @@ class NotRead(Exception):
         self.failure, self.tail = failure, tail
 
 
+class NoRoom(TimedOut):
+    """There was no room for a large answer in time, which is no fault of its provider."""
+
+
 class Rooms:
     """The bytes of large bodies that this process holds."""
 
@@ -191,7 +195,7 @@ def _take_room(call: Call, size: int) -> None:
     person = call.admission.caller.user_id
     while not rooms.take(person, size, seconds=LOOK_SECONDS):
         if call.stop or time.monotonic() >= call.deadline:
-            raise TimedOut("there is no room for a large answer", sent=True)
+            raise NoRoom("there is no room for a large answer", sent=True)
     call.room = partial(rooms.give_back, person, size)
 
 
