@@ -2,10 +2,12 @@
 
 import time
 from json import dumps, loads
+from typing import Any
 
 import pytest
 
 from llmproxy.calls.relay import stream
+from llmproxy.calls.stop import StopReason
 from llmproxy.dialects.protocol import ProviderError
 from llmproxy.requests import messages
 from tests.llmproxy.test_relay import SAID, Play, chunk, play, plays, read
@@ -100,3 +102,27 @@ def test_a_prompt_that_was_reported_first_is_no_report(play: Play) -> None:
     with play(plays(*events), request=request, dialect="anthropic") as call:
         assert b"provider_error" in read(stream(call))
     assert (settled().input_tokens, settled().output_tokens) == (9, LIMIT)
+
+
+@pytest.mark.parametrize("cut", [True, False])
+@pytest.mark.parametrize("reports", [True, False])
+def test_whoever_leaves_what_cannot_be_read_pays_it_all_the_same(
+    play: Play, settings: Any, cut: bool, reports: bool
+) -> None:
+    """Its text is not delivered and so not counted, and the time until then says little of it."""
+    settings.LLM_KEEPALIVE_SECONDS = 0.2
+    usage = {"prompt_tokens": 9, "completion_tokens": 33}
+
+    def script(peer: Peer) -> None:
+        peer.send(CHUNKED)
+        peer.chunk(DEEP_EVENT + (chunk("two", usage=usage) if reports else b""))
+        peer.wait_until_gone()
+
+    with play(script, max_tokens=LIMIT) as call:
+        answer = stream(call)
+        if cut:
+            call.cut(StopReason.CLIENT_GONE)
+            read(answer)
+        answer.close()
+    record = settled()
+    assert (record.end, record.output_tokens) == ("client_gone", 33 if reports else LIMIT)
