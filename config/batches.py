@@ -99,7 +99,7 @@ class Batches(Generic[E]):
         return leads
 
     def _lead(self, leader: E) -> None:
-        batch: list[E] = []
+        batch: list[E] | None = None
         try:
             lull(MOMENT_SECONDS)
             try:
@@ -131,14 +131,15 @@ class Batches(Generic[E]):
             self._wake_first()
         return batch
 
-    def _land(self, batch: list[E]) -> None:
+    def _land(self, batch: list[E] | None) -> None:
+        """Ends a flight, also an empty one, or where there is no batch the boarding for it."""
         with self._lock:
-            if batch:
-                self._flights -= 1
-            else:
+            if batch is None:
                 self._is_boarding = False
+            else:
+                self._flights -= 1
             self._wake_first()
-        for each in batch:
+        for each in batch or ():
             each.is_over = True
             if each.woken is not None:
                 each.woken.set()

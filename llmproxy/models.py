@@ -126,10 +126,15 @@ class Provider(Sealed, models.Model):
         default=LISTED,
         db_default="listed",
         blank=True,
+        db_column="member_names",
         help_text=(
             "Names of members that pass beside the known ones, separated by commas, as top_k,chat_template_kwargs; or "
             "listed."
         ),
+    )
+    # What a process of the release before reads; its column keeps its type, or prepared statements would fail once.
+    members_before = models.CharField(
+        max_length=6, default=LISTED, db_default="listed", db_column="members", editable=False
     )
     fetches = models.CharField(
         "fetches images and files by URL",

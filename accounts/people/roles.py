@@ -109,15 +109,19 @@ def _just_added(
     *, email: str, roles: Collection[str], reason: str, by: Actor, now: datetime
 ) -> User | None:
     """The operator whom this owner has added with these roles while the code is good, and who has not begun."""
-    found = User.objects.filter(email=email, is_staff=True, is_active=True, last_login=None).first()
+    found = User.objects.by_email(email).first()
+    if found is None:
+        return None
     asked = AuditEvent.objects.filter(
-        action="operator:added", target_id=str(found and found.pk), actor_id=by.id,
+        action="operator:added", target_id=str(found.pk), actor_id=by.id,
         actor=by.name, reason=reason, at__gt=now - SET_UP_WITHIN,
     )  # fmt: skip
-    if found is None or not asked.exists():
+    if not asked.exists():
         return None
     user = lock_person(found.pk)
-    return None if user.has_usable_password() or user.roles != roles else user
+    is_new = user.is_staff and user.is_active and user.last_login is None
+    has_begun = user.has_usable_password() or user.roles != roles
+    return user if is_new and not has_begun else None
 
 
 def change_roles(

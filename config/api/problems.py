@@ -155,7 +155,7 @@ class ExpectationFailed(Problem):
     code = "expectation_failed"
     status = 417
     title = "Expectation failed"
-    default_detail = "Of the header Expect only 100-continue is known."
+    default_detail = "The only Expect header that is known here is 100-continue."
 
 
 class HeadersTooLarge(Problem):

@@ -103,7 +103,7 @@ class BatchedStatement(Batches["_Execution"]):
                 batch = sorted(batch, key=lambda each: order(each.values))
             if batch:
                 self._execute(aboard, batch)
-            BatchedStatement.answered_at = monotonic()
+                BatchedStatement.answered_at = monotonic()
         except Exception as error:  # noqa: BLE001 - each caller gets it
             is_undone = len(batch) > 1 and _is_undone(error)
             if getattr(error, "sqlstate", None) is None and monotonic() - began > AWAY_SECONDS:

@@ -1,4 +1,4 @@
-"""What every session of the database has, whatever its server, role or address says: limits, and the styles we read."""
+"""The settings of every session of the database, whatever its server, role or address says: limits and styles."""
 
 import os
 from collections.abc import Mapping

@@ -31,7 +31,6 @@ MOST_SECONDS = 31_536_000.0
 KEY_LENGTH, SECRET_LENGTH = 50, 32
 LONG_KEY = validate.Length(min=KEY_LENGTH, error=f"Must have at least {KEY_LENGTH} characters.")
 LABEL_LENGTH = 40
-HEADER_VALUE = validate.Regexp(r"[ -~]+\Z", error="Must be printable ASCII, and not empty.")
 API_KEY = validate.Regexp(
     r"(?i:(?!bearer\s))[ -~]+\Z",
     error="Must be the key alone, in printable ASCII, without the word Bearer before it.",

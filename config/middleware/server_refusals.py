@@ -1,4 +1,4 @@
-"""What the server itself refuses, before there is a request: as a problem, and as a page where people look at pages.
+"""Refusals of the server itself, before there is a request: problems, and pages where people look at pages.
 
 gunicorn decides what it refuses and with which status; only the words are ours.
 """
@@ -35,7 +35,7 @@ KINDS: Mapping[int, type[Problem]] = {
         NotImplementedHere,
     )
 }
-UNREADABLE = "The first line or a header of this request is not as HTTP has it."
+UNREADABLE = "The first line or a header of this request is not valid HTTP."
 
 
 class Unsent:

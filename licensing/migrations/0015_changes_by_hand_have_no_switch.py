@@ -78,9 +78,10 @@ CREATE CONSTRAINT TRIGGER change_by_hand_is_audited AFTER UPDATE ON licensing_li
     DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW WHEN (OLD.* IS DISTINCT FROM NEW.*)
     EXECUTE FUNCTION audit_change_by_hand('^licence:', 'licence:changed_by_hand', 'client_id', 'accounts_client');
+-- The version of the catalogue is no decision: a trigger writes it with each change of a model, a route or a provider.
 CREATE CONSTRAINT TRIGGER change_by_hand_is_audited AFTER UPDATE ON licensing_plan
     DEFERRABLE INITIALLY DEFERRED
-    FOR EACH ROW WHEN (OLD.* IS DISTINCT FROM NEW.*)
+    FOR EACH ROW WHEN (to_jsonb(OLD) - 'catalogue_version' IS DISTINCT FROM to_jsonb(NEW) - 'catalogue_version')
     EXECUTE FUNCTION audit_change_by_hand('^plan:', 'plan:changed_by_hand', 'id', '');
 -- A plan that is added gives nobody anything until a licence is changed.
 CREATE CONSTRAINT TRIGGER row_by_hand_is_audited AFTER DELETE ON licensing_plan

@@ -39,6 +39,8 @@ MOST_OF_A_PERSON = MAX_ANSWER
 # beside them.
 BYTES_A_TOKEN = 4 * 1024
 BYTES_BESIDE = 1024 * 1024
+# A streamed response has each token as it comes, and again at the end of its text, its part, its item and the whole.
+TIMES_IN_RESPONSES = 5
 # The end of an answer that cannot be read, where its usage stands.
 TAIL = 64 * 1024
 # What a server writes of a large answer at once.
@@ -102,10 +104,12 @@ _turn = Lock()
 
 def most_bytes(admission: Admission) -> int:
     """The bytes that an answer may have, by its output limit, which embeddings have not."""
-    if admission.request.surface is Surface.EMBEDDINGS:
+    request = admission.request
+    if request.surface is Surface.EMBEDDINGS:
         return MAX_ANSWER
+    times = TIMES_IN_RESPONSES if request.stream and request.surface is Surface.RESPONSES else 1
     limit = admission.reservation.output_limit
-    return min(MAX_ANSWER, BYTES_BESIDE + limit * BYTES_A_TOKEN)
+    return min(MAX_ANSWER, times * (BYTES_BESIDE + limit * BYTES_A_TOKEN))
 
 
 def read(call: Call, attempt: Attempt) -> bytes:

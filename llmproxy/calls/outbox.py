@@ -7,6 +7,7 @@ same numbers for as long as the process lives; a call whose process dies is sett
 import logging
 import time
 from contextlib import suppress
+from contextvars import copy_context
 from queue import Empty, Queue
 from threading import Event, Lock
 
@@ -39,6 +40,8 @@ class Settled(Event):
     def __init__(self, settlement: Settlement) -> None:
         super().__init__()
         self.settlement = settlement
+        # Of its request, whose id and trace are on what is logged of it.
+        self.context = copy_context()
         self.after: After | None = None
         # Whether the database was away, or has refused it.
         self.has_failed = False
@@ -85,7 +88,7 @@ class Outbox:
     def _work(self) -> None:
         while (settled := self._next()) is not None:
             wait = FIRST_WAIT
-            while not self._is_done(settled):
+            while not settled.context.run(self._is_done, settled):
                 time.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
 

@@ -116,6 +116,8 @@ def _write(provider: Provider, terms: ProviderTerms, *, key: str) -> Provider:
     for name, value in asdict(terms).items():
         setattr(provider, name, value)
     provider.base_url = terms.base_url.rstrip("/")
+    is_all = provider.members.strip() == Provider.ALL
+    provider.members_before = Provider.ALL if is_all else Provider.LISTED
     if key:
         provider.seal("api_key", key.encode())
     fault = Fault("/name", "unique", "A provider of this name exists already.")

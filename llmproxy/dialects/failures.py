@@ -78,12 +78,16 @@ _USAGE = b'"usage"'
 _DECODER = JSONDecoder()
 # A usage stands in an answer, or in the response of an event. One that stands deeper is something that a model wrote.
 _OUTER = (1, 2)
+# Each look reads on to the end; thousands, as a model may write them into the input of a tool, would take seconds.
+_MOST_LOOKED_AT = 32
 
 
 def last_usage(tail: bytes) -> Any:
     """The last ``usage`` object in the end of an answer or stream that could not be read; None without one."""
     at = len(tail)
-    while (at := tail.rfind(_USAGE, 0, at)) >= 0:
+    for _ in range(_MOST_LOOKED_AT):
+        if (at := tail.rfind(_USAGE, 0, at)) < 0:
+            break
         rest = tail[at + len(_USAGE) :].decode("utf-8", "replace")
         start = rest.find("{")
         if start < 0 or rest[:start].strip() != ":":

@@ -1,4 +1,4 @@
-"""What a model is known to refuse, by the provider's name for it: one table, and what is left out of a call by it.
+"""The members that models are known to refuse, by the provider's name for a model, and their removal from a call.
 
 A member at its default says nothing, and stays. Where a provider names a member of which the table does not know, it is
 asked once more without it (``refusals.MemberRefused``).

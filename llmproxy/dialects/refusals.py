@@ -67,11 +67,11 @@ _NAME_REFUSED = re.compile(
 _LIMIT_NAMES = {"max_tokens", "max_completion_tokens"}
 
 
-# How they say that the model does not take another member, whatever its value; a value out of its range is a fault.
 def _named_member(group: str) -> str:
     return rf"[\"'`]{{0,2}}\b(?P<{group}>{'|'.join(sorted(DROPPABLE))})\b[\"'`]{{0,2}}"
 
 
+# How they say that the model does not take another member, whatever its value; a value out of its range is a fault.
 _BOTH = re.compile(
     rf"{_named_member('one')} and {_named_member('other')} (?:cannot|can't|must not) (?:both )?be",
     re.IGNORECASE,

@@ -199,6 +199,14 @@ def test_a_plan_is_audited_whatever_is_done_to_it(by: Actor, now: datetime) -> N
     assert deleted.after is None
 
 
+def test_a_new_version_of_the_catalogue_is_no_change_of_a_plan(plan: Plan) -> None:
+    before = Plan.objects.get().catalogue_version
+    sql("UPDATE llmproxy_languagemodel SET output_limit = output_limit + 1")
+    sql("UPDATE licensing_plan SET catalogue_version = gen_random_uuid()")
+    assert Plan.objects.get().catalogue_version != before
+    assert actions("plan:") == []
+
+
 def test_the_migration_goes_back_and_forth_on_rows_that_are_there(licence: Licence) -> None:
     before = [
         ("usage", "0029_a_caller_disconnects"),

@@ -63,7 +63,7 @@ def test_a_model_is_read_once_for_a_version(
     [
         "UPDATE llmproxy_languagemodel SET output_limit = 77",
         "UPDATE llmproxy_provider SET base_url = 'https://other.test'",
-        "UPDATE llmproxy_provider SET members = 'all'",
+        "UPDATE llmproxy_provider SET member_names = 'all'",
         "UPDATE llmproxy_provider SET fetches = 'yes'",
         "UPDATE llmproxy_route SET provider_name = 'kept-2'",
         "UPDATE llmproxy_route SET input_price = 1, output_price = 1",

@@ -1,4 +1,4 @@
-"""What models are known to refuse, and how providers say what else they refuse."""
+"""Members that models are known to refuse, and refusals by which providers name others."""
 
 import json
 import time

@@ -1,14 +1,17 @@
 """Settling although the database is away: with the same numbers, once it is back."""
 
 import logging
+from contextvars import copy_context
 from datetime import datetime
 from threading import Event
 from typing import Any
 
 import pytest
 from django.db import DataError, InterfaceError, OperationalError
+from django.http import HttpRequest
 
 from accounts.models import User
+from config.middleware.request_id import begin, current
 from llmproxy.calls import outbox
 from llmproxy.calls.outbox import finish, settle_or_retry
 from tests.standins.raw_server import eventually
@@ -107,6 +110,31 @@ def test_a_refused_settlement_does_not_delay_the_others(
         "settlement_failed"
     ]
     assert UsageRecord.objects.open().get().pk == bad.record_id
+
+
+def test_a_settlement_is_retried_under_the_id_of_its_own_request(
+    user: User, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that has settled for one request goes on to settle for another."""
+    ids: list[str] = []
+
+    def noting(one: Settlement, *, now: datetime) -> After | None:
+        ids.append(current())
+        return database.settle(one, now=now)
+
+    def retried(request_id: str) -> str:
+        request = HttpRequest()
+        request.META["HTTP_X_REQUEST_ID"] = request_id
+        begin(request)
+        database.is_back.clear()
+        waiting = settle_or_retry(due(user))
+        database.is_back.set()
+        assert waiting.wait(DEADLINE)
+        return ids[-1]
+
+    monkeypatch.setattr(outbox, "settle", noting)
+    asked = ["the-first-request", "the-second-request"]
+    assert [copy_context().run(retried, each) for each in asked] == asked
 
 
 def test_a_call_settled_meanwhile_stays_unchanged(user: User, database: Database) -> None:

@@ -7,17 +7,20 @@ from collections.abc import Callable
 from json import dumps, loads
 from threading import Event, Thread
 from typing import Any
+from unittest.mock import Mock
 from uuid import uuid4
 
 import orjson
 import pytest
 
-from config.api.problems import Problem
+from config.api.problems import InternalError, Problem
+from llmproxy.api import views
 from llmproxy.api.views import _encoded
 from llmproxy.calls import bodies, reading
 from llmproxy.calls.bodies import Rooms
 from llmproxy.calls.relay import complete, stream
 from llmproxy.dialects.failures import last_usage
+from llmproxy.dialects.openai import ChatCompletions
 from llmproxy.dialects.openai.embeddings import Embeddings
 from llmproxy.dialects.protocol import ProviderError, TooDeep, UnreadableAnswer
 from llmproxy.dialects.reading import MOST_LEVELS, parse_json, parse_json_exactly
@@ -176,6 +179,9 @@ def test_a_usage_that_a_model_wrote_is_no_report(play: Play) -> None:
         ('"usage": null}', None),
         ('"usage": {"b": ', None),
         ('"usage": ' + '{"a":' * 5_000, None),
+        ('"usage": {"b": 2}, "c": [' + '{"usage": {}}, ' * 9 + "1]}", {"b": 2}),
+        # Looked for no further: each look reads on to the end.
+        ('"usage": {"b": 2}, "c": [' + '{"usage": {}}, ' * 99 + "1]}", None),
         ("", None),
     ],
 )
@@ -263,18 +269,23 @@ def test_an_object_that_goes_on_without_an_end_is_given_up(
     assert (settled().end, settled().output_tokens) == ("provider_failed", 0)
 
 
+# Twenty alternatives of a token, as long as servers write them.
+TOKEN = {"token": "\\ud83d\\ude00 token", "logprob": -12.345678901234567, "bytes": [240] * 16}
+ENTRY = {**TOKEN, "top_logprobs": [TOKEN] * 20}
+
+
 @pytest.mark.parametrize("streamed", [True, False])
-def test_an_answer_within_its_limit_is_never_too_large(play: Play, streamed: bool) -> None:
-    """Twenty alternatives of each token, as long as servers write them."""
-    token = {"token": "\\ud83d\\ude00 token", "logprob": -12.345678901234567, "bytes": [240] * 16}
-    entry = {**token, "top_logprobs": [token] * 20}
+def test_an_answer_within_its_limit_is_never_too_large(
+    play: Play, streamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "BYTES_BESIDE", 1_000)
     script: Script
     if streamed:
-        one = {"index": 0, "delta": {"content": "word"}, "logprobs": {"content": [entry]}}
+        one = {"index": 0, "delta": {"content": "word"}, "logprobs": {"content": [ENTRY]}}
         event = b"data: %s\n\n" % dumps({"choices": [{**one, "finish_reason": None}]}).encode()
         script = plays(event * LIMIT, LAST, usage_chunk(), b"data: [DONE]\n\n")
     else:
-        choice = {"message": {"content": "word" * LIMIT}, "logprobs": {"content": [entry] * LIMIT}}
+        choice = {"message": {"content": "word" * LIMIT}, "logprobs": {"content": [ENTRY] * LIMIT}}
         body = dumps(
             {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": LIMIT}}
         )
@@ -282,6 +293,32 @@ def test_an_answer_within_its_limit_is_never_too_large(play: Play, streamed: boo
     with play(script, streamed=streamed, max_tokens=LIMIT) as call:
         assert read(stream(call)).endswith(b"[DONE]\n\n") if streamed else complete(call)
     assert settled().end == "done"
+
+
+def test_a_streamed_response_may_say_its_text_five_times(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "BYTES_BESIDE", 1_000)
+
+    def event(kind: str, **members: Any) -> bytes:
+        return b"data: %s\n\n" % dumps({"type": f"response.{kind}", **members}).encode()
+
+    place = {"output_index": 0, "content_index": 0, "item_id": "m"}
+    whole = {"text": "word" * LIMIT, "logprobs": [ENTRY] * LIMIT}
+    part = {"type": "output_text", "annotations": [], **whole}
+    item = {"type": "message", "id": "m", "role": "assistant", "content": [part]}
+    usage = {"input_tokens": 9, "output_tokens": LIMIT, "total_tokens": 9 + LIMIT}
+    script = plays(
+        event("output_text.delta", delta="word", logprobs=[ENTRY], **place) * LIMIT,
+        event("output_text.done", **whole, **place),
+        event("content_part.done", part=part, **place),
+        event("output_item.done", item=item, output_index=0),
+        event("completed", response={"id": "r", "output": [item], "usage": usage}),
+    )
+    asked = {"input": "hello", "max_output_tokens": LIMIT, "stream": True}
+    with play(script, request=responses.parse(asked)) as call:
+        assert b"response.completed" in read(stream(call))
+    assert (settled().end, settled().output_tokens) == ("done", LIMIT)
 
 
 class TestRooms:
@@ -315,6 +352,23 @@ class TestRooms:
             assert loads(b"".join(parts)) == answer
             parts.close()
             parts.close()
+        assert bodies.rooms.taken == 0
+
+    @pytest.mark.parametrize("fails", ["settling", "translating", "writing"])
+    def test_a_large_answer_that_fails_after_it_was_read_gives_its_room_back(
+        self, play: Play, monkeypatch: pytest.MonkeyPatch, fails: str
+    ) -> None:
+        monkeypatch.setattr(bodies, "LARGE", 1_000)
+        body = dumps({"choices": [{"message": {"content": "x" * 5_000}}]}).encode()
+        with play(lambda peer: peer.answer(body), streamed=False) as call:
+            if fails == "settling":
+                monkeypatch.setattr(call, "has_left", Mock(side_effect=OSError))
+            elif fails == "translating":
+                monkeypatch.setattr(ChatCompletions, "completed", Mock(side_effect=OSError))
+            elif fails == "writing":
+                monkeypatch.setattr(views, "_encoded", Mock(side_effect=OSError))
+            with pytest.raises(OSError if fails == "writing" else InternalError):
+                views._whole(call, complete(call), {})
         assert bodies.rooms.taken == 0
 
     def test_a_call_that_is_cut_waits_for_no_room(

@@ -24,7 +24,7 @@ from accounts.people.erasure import erase_user, preview
 from accounts.people.importing import import_people
 from accounts.people.invitations import Fate, Named, invite, judge
 from accounts.people.one_time_passwords import find_one_time, set_one_time_password
-from accounts.people.password_links import request_reset, send_reset
+from accounts.people.password_links import LinkSpent, request_reset, send_reset
 from accounts.people.roles import add_by_code
 from accounts.people.users import add_user, change_email
 from accounts.sessions.known_places import limits_of_operator
@@ -224,6 +224,19 @@ class TestNobodyIsAddedTwice:
         assert [fault.code for fault in refusal.value.errors] == ["unique"]
         other.refresh_from_db()
         assert (other.email, other.email_form) == ("bob@acme.test", "bob@acme.test")
+
+
+@pytest.mark.parametrize("again", [LETTERS, LABEL, DECOMPOSED, LABEL.upper()])
+def test_an_operator_who_is_added_again_at_once_gets_another_code(
+    operator: User, now: datetime, again: str
+) -> None:
+    by = Actor(name=operator.email, id=operator.pk)
+    asked: Any = {"roles": ["support"], "reason": "New.", "by": by, "now": now}
+    first, second = (add_by_code(email=email, **asked) for email in (LETTERS, again))
+    assert User.objects.exclude(pk=operator.pk).get().email == LETTERS
+    assert find_one_time(email=again, password=second, now=now)
+    with pytest.raises(LinkSpent):
+        find_one_time(email=again, password=first, now=now)
 
 
 def test_a_list_names_a_mailbox_once(organisation: Client) -> None:

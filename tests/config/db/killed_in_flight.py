@@ -1,4 +1,7 @@
-"""Prints what becomes of four executions that meet when the second is killed, by where it is then."""
+"""Prints the ends of four executions that meet when the second is killed, by where it is then.
+
+And that of one that comes after another was killed as it boarded alone.
+"""
 
 from gevent import monkey
 
@@ -24,9 +27,12 @@ class _Doubling(BatchedStatement):
         super().__init__("")
         self.first_left, self.first_may = Event(), Event()
         self.others_left, self.others_may = Event(), Event()
+        self.boards, self.may_board = Event(), Event()
+        self.may_board.set()
 
     def board(self, leader: Any) -> Any:
-        return None
+        self.boards.set()
+        assert self.may_board.wait(SECONDS)
 
     def fly(self, batch: list[Any], aboard: Any) -> None:
         values = [each.values for each in batch]
@@ -61,6 +67,24 @@ def _ends(killed: str) -> list[Any]:
     return [_end(each) for each in asking]
 
 
+def _after_one_that_boarded() -> Any:
+    statement = _Doubling()
+    statement.may_board.clear()
+    first = gevent.spawn(statement.row, 6)
+    assert statement.boards.wait(SECONDS)
+    first.kill()
+    statement.may_board.set()
+    gevent.sleep(0.01)
+    return _row(statement, 7)
+
+
+def _row(statement: _Doubling, value: int) -> Any:
+    try:
+        return statement.row(value)
+    except Exception as error:  # noqa: BLE001 - printed
+        return type(error).__name__
+
+
 def _end(asker: gevent.Greenlet) -> Any:
     assert asker.ready()
     if asker.exception is not None:
@@ -78,4 +102,5 @@ if __name__ == "__main__":
     batches.PATIENCE_SECONDS = batches.WAIT_SECONDS = SECONDS
     # gevent prints the errors of greenlets by itself.
     gevent.get_hub().exception_stream = None
-    print(json.dumps({kind: _ends(kind) for kind in ("waiting", "in flight")}))
+    ends = {kind: _ends(kind) for kind in ("waiting", "in flight")}
+    print(json.dumps(ends | {"boarding": _after_one_that_boarded()}))

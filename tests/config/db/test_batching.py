@@ -580,4 +580,5 @@ def test_a_killed_greenlet_takes_no_other_along() -> None:
     assert json.loads(done.stdout) == {
         "waiting": [2, "GreenletExit", 6, 8],
         "in flight": [2, "GreenletExit", 6, 8],
+        "boarding": 14,
     }

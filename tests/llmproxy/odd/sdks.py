@@ -1,4 +1,4 @@
-"""What the SDKs of OpenAI and Anthropic make of an answer."""
+"""Reads an answer by the SDKs of OpenAI and Anthropic."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
