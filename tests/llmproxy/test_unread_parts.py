@@ -1,6 +1,7 @@
 """Parts of answers that cannot be read: what a part reports or looks like says nothing of the whole."""
 
 import time
+from dataclasses import replace
 from json import dumps, loads
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from llmproxy.calls.relay import stream
 from llmproxy.calls.stop import StopReason
 from llmproxy.dialects.protocol import ProviderError
-from llmproxy.requests import messages
+from llmproxy.requests import messages, responses
 from tests.llmproxy.test_relay import SAID, Play, chunk, play, plays, read
 from tests.llmproxy.test_unread import DEEP_EVENT, LIMIT, settled
 from tests.standins.raw_server import CHUNKED, Peer
@@ -126,3 +127,20 @@ def test_whoever_leaves_what_cannot_be_read_pays_it_all_the_same(
         answer.close()
     record = settled()
     assert (record.end, record.output_tokens) == ("client_gone", 33 if reports else LIMIT)
+
+
+def test_a_response_may_repeat_its_request(play: Play) -> None:
+    instructions = "x" * 2_500_000
+    begun = {"id": "r", "object": "response", "output": [], "instructions": instructions}
+    usage = {"input_tokens": 9, "output_tokens": 3}
+    events = [
+        {"type": "response.created", "response": begun},
+        {"type": "response.in_progress", "response": begun},
+        {"type": "response.completed", "response": {**begun, "usage": usage}},
+    ]
+    request = responses.parse({"input": "hello", "max_output_tokens": LIMIT, "stream": True})
+    script = plays(*[b"data: %b\n\n" % dumps(each).encode() for each in events])
+    with play(script, request=request) as call:
+        call.admission = replace(call.admission, size=len(instructions))
+        assert b"response.completed" in read(stream(call))
+    assert (settled().end, settled().output_tokens) == ("done", 3)
