@@ -25,7 +25,7 @@ MOST_TOKENS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """An admitted call. ``targets`` are those that can take it, the first to be asked first."""
+    """An admitted call. ``targets`` are those that can take it, the first to be asked first; ``size``: its bytes."""
 
     caller: Caller
     request: CallRequest
@@ -33,6 +33,7 @@ class Admission:
     targets: tuple[Target, ...]
     reservation: Reservation
     estimate: Estimate
+    size: int = 0
 
     @property
     def context_length(self) -> int:
@@ -87,4 +88,5 @@ def admit(
         targets=targets,
         reservation=reservation,
         estimate=estimate,
+        size=size,
     )

@@ -41,6 +41,8 @@ BYTES_A_TOKEN = 4 * 1024
 BYTES_BESIDE = 1024 * 1024
 # A streamed response has each token as it comes, and again at the end of its text, its part, its item and the whole.
 TIMES_IN_RESPONSES = 5
+# Its first two events and its last repeat the instructions and tools of the request, perhaps with longer escapes.
+REPEATS_IN_RESPONSES = 6
 # The end of an answer that cannot be read, where its usage stands.
 TAIL = 64 * 1024
 # What a server writes of a large answer at once.
@@ -55,6 +57,10 @@ class NotRead(Exception):
     def __init__(self, failure: ExchangeError, tail: bytes) -> None:
         super().__init__(str(failure))
         self.failure, self.tail = failure, tail
+
+
+class NoRoom(TimedOut):
+    """There was no room for a large answer in time, which is no fault of its provider."""
 
 
 class Rooms:
@@ -105,7 +111,8 @@ def most_bytes(admission: Admission) -> int:
         return MAX_ANSWER
     times = TIMES_IN_RESPONSES if request.stream and request.surface is Surface.RESPONSES else 1
     limit = admission.reservation.output_limit
-    return min(MAX_ANSWER, times * (BYTES_BESIDE + limit * BYTES_A_TOKEN))
+    repeated = REPEATS_IN_RESPONSES * admission.size if request.surface is Surface.RESPONSES else 0
+    return min(MAX_ANSWER, times * (BYTES_BESIDE + limit * BYTES_A_TOKEN) + repeated)
 
 
 def read(call: Call, attempt: Attempt) -> bytes:
@@ -195,7 +202,7 @@ def _take_room(call: Call, size: int) -> None:
     person = call.admission.caller.user_id
     while not rooms.take(person, size, seconds=LOOK_SECONDS):
         if call.stop or time.monotonic() >= call.deadline:
-            raise TimedOut("there is no room for a large answer", sent=True)
+            raise NoRoom("there is no room for a large answer", sent=True)
     call.room = partial(rooms.give_back, person, size)
 
 

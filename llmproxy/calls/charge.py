@@ -10,7 +10,7 @@ from django.conf import settings
 
 from llmproxy.calls.admission import Admission
 from llmproxy.calls.attempt import Attempt
-from llmproxy.calls.meter import Meter, State
+from llmproxy.calls.meter import SILENCE_SECONDS, Meter, State
 from llmproxy.dialects.protocol import PromptUsage
 from usage.costs import Abandoned, Spent
 from usage.models import UsageRecord
@@ -48,7 +48,7 @@ def charge(
     output = _output(admission, meter, attempt, end, now, is_believed=is_believed)
     reasoning = meter.report.reasoning if meter.report else 0
     spent = _possible(admission, known, output=output, reasoning=reasoning)
-    if is_believed and reported:
+    if is_believed and reported and meter.report and output <= meter.report.output:
         return spent, Source.PROVIDER
     is_counted = not meter.is_unread and (
         meter.report is not None or meter.prompt is not None or meter.size > 0
@@ -82,6 +82,18 @@ def unseen_output(admission: Admission, meter: Meter, attempt: Attempt, now: flo
     if meter.delta_at is not None:
         tokens += (now - meter.delta_at) * rate
     return min(int(tokens), admission.reservation.output_limit)
+
+
+def _unseen_since_report(
+    admission: Admission, meter: Meter, attempt: Attempt, end: End, now: float
+) -> int:
+    """The tokens that the provider may have made unseen after a report of a part of its answer, which is cut."""
+    is_part = admission.request.stream and end in CUT and not meter.is_finished
+    if not is_part or meter.reported_at is None or now - meter.reported_at < SILENCE_SECONDS:
+        return 0
+    works = attempt.target.thinks or admission.request.thinks or meter.first_delta_at is not None
+    rate = settings.LLM_UNSEEN_TOKENS_PER_SECOND * (1 if works else WAIT_SHARE)
+    return int((now - meter.reported_at) * rate)
 
 
 def abandoned(admission: Admission, attempt: Attempt, *, now: datetime) -> Abandoned | None:
@@ -162,7 +174,8 @@ def _output(
     limit, reported = admission.reservation.output_limit, meter.report.output if meter.report else 0
     output = max(min(reported, admission.context_length), meter.least_delivered)
     if is_believed:
-        return output
+        since = 0 if now is None else _unseen_since_report(admission, meter, attempt, end, now)
+        return max(output, min(output + since, limit))
     output = max(output, meter.delivered)
     if meter.is_unread:
         return max(output, limit)

@@ -15,6 +15,7 @@ from django.utils import timezone
 from config.api.problems import Problem
 from config.http.errors import Broken, ExchangeError, TimedOut, TooLarge, Unreachable
 from llmproxy.calls.attempt import Attempt
+from llmproxy.calls.bodies import NoRoom
 from llmproxy.calls.call import Call
 from llmproxy.calls.charge import abandoned
 from llmproxy.calls.estimating import estimate_of
@@ -102,7 +103,7 @@ def attempts(call: Call) -> Generator[Attempt]:
 
 def _note_failure(call: Call, attempt: Attempt, failure: Exception) -> None:
     """Notes a failure, unless it is of this side's making."""
-    if call.stop or call.left_at is not None:
+    if call.stop or call.left_at is not None or isinstance(failure, NoRoom):
         return
     if isinstance(failure, ProviderRejected):
         health.note_answer(attempt.target, asked_at=attempt.sent_at() or 0.0)

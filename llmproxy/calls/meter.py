@@ -53,6 +53,7 @@ class Meter:
 
     state: State = State.ASKING
     report: TokenUsage | None = None
+    reported_at: float | None = None
     # The prompt's usage, where the provider reports it first.
     prompt: PromptUsage | None = None
     # Whether output was delivered after the report, which does not include it.
@@ -83,6 +84,7 @@ class Meter:
         """Adds a piece of a streamed answer."""
         if piece.reported is not None:
             self.report, self.exceeds_report = piece.reported, False
+            self.reported_at = time.monotonic()
         elif piece.size:
             self.exceeds_report = True
         if piece.prompt is not None:

@@ -106,6 +106,7 @@ class StreamReader:
             chunk = self._next_chunk(seconds)
         except ExchangeError:
             if self._stop:
+                self._note_unread()
                 raise
             chunk = b""
         if chunk is None and time.monotonic() < self._read_until:
@@ -114,16 +115,22 @@ class StreamReader:
             self._size += len(chunk)
             self._tail = (self._tail + chunk)[-TAIL:]
             return
+        self._note_unread()
+        raise self._unread
+
+    def _note_unread(self) -> None:
+        """Notes a stream that cannot be read, as far as it has come."""
         # A part of an answer may begin like a page.
         is_all = len(self._tail) == self._size
         if is_all and not self._meter.has_output and is_refusal(self._tail):
             self._meter.state = State.ENDED
         else:
             note_unread(self._attempt, self._surface, self._tail)
-        raise self._unread
 
     def finish(self) -> None:
         """Reads on after the caller has gone, where only the usage is missing, and to the end of a whole body."""
+        if self._unread is not None:
+            self._note_unread()
         until = time.monotonic() + USAGE_SECONDS
         with suppress(ExchangeError, Problem):
             while (

@@ -124,6 +124,31 @@ def test_a_refused_attempt_is_listed_with_what_it_reported_as_far_as_that_is_pos
     assert spent == expected
 
 
+@pytest.mark.parametrize(
+    ("kind", "since", "state", "end", "expected"),
+    [
+        ("thinker", 0.3, State.ANSWERING, "client_gone", (8, "provider")),
+        ("thinker", 0.5, State.FINISHED, "client_gone", (8, "provider")),
+        ("thinker", 3.0, State.FINISHED, "client_gone", (8, "provider")),
+        ("thinker", 3.0, State.ANSWERING, "provider_failed", (8, "provider")),
+        ("thinker", 3.0, State.ANSWERING, "client_gone", (38, "counted")),
+        ("thinker", 3.0, State.ANSWERING, "stopped", (38, "counted")),
+        ("stream", 30.0, State.ANSWERING, "client_gone", (38, "counted")),
+        ("thinker", 60.0, State.ANSWERING, "client_gone", (100, "counted")),
+    ],
+)
+def test_a_report_of_a_part_is_not_of_what_was_made_unseen_after_it(
+    kind: str, since: float, state: State, end: str, expected: tuple[int, str]
+) -> None:
+    """Some servers report with their first chunk, and then think."""
+    admission = admitted(kind)
+    attempt = attempted(admission, sent_at=NOW - since - 1)
+    meter = attempt.meter
+    meter.state, meter.report, meter.reported_at = state, TokenUsage(45, 8), NOW - since
+    spent, source = charge(admission, meter, attempt, UsageRecord.End(end), NOW)
+    assert (spent.output, source) == expected
+
+
 @pytest.mark.parametrize(("is_all", "expected"), [(True, 8), (False, 100)])
 def test_an_unread_attempt_is_listed_with_its_reservation_where_it_reported_a_part(
     is_all: bool, expected: int

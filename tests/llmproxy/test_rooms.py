@@ -2,13 +2,15 @@
 
 from json import dumps, loads
 from typing import Any
+from uuid import UUID
 
 import orjson
 import pytest
 
 from config.api.problems import Problem
 from llmproxy.api import views
-from llmproxy.calls import bodies
+from llmproxy.calls import bodies, failover
+from llmproxy.calls.bodies import Rooms
 from llmproxy.calls.relay import complete, stream
 from llmproxy.dialects.openai.embeddings import Embeddings
 from llmproxy.models import LanguageModel
@@ -122,3 +124,22 @@ def test_details_of_a_usage_that_are_no_object_are_none(
         answer = read(stream(call)) if streamed else complete(call)
     assert b"response.completed" in answer if streamed else answer["usage"]["total_tokens"] == 12
     assert (settled().end, settled().output_tokens) == ("done", 3)
+
+
+def test_no_room_is_no_silence_of_the_provider(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its route would cool for all people by what one of them does not read."""
+    noted: list[object] = []
+    monkeypatch.setattr(failover.health, "note", lambda *given, **_: noted.append(given))
+    body = dumps({"choices": [{"message": {"content": TEXT}}]}).encode()
+    with play(lambda peer: peer.answer(body), streamed=False) as call:
+
+        class Full(Rooms):
+            def take(self, person: UUID, size: int, *, seconds: float) -> bool:
+                call.deadline = 0.0
+                return False
+
+        monkeypatch.setattr(bodies, "rooms", Full())
+        with pytest.raises(Problem) as raised:
+            complete(call)
+    assert (raised.value.code, settled().end) == ("provider_timeout", "timeout")
+    assert noted == []

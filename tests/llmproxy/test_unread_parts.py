@@ -1,13 +1,16 @@
 """Parts of answers that cannot be read: what a part reports or looks like says nothing of the whole."""
 
 import time
+from dataclasses import replace
 from json import dumps, loads
+from typing import Any
 
 import pytest
 
 from llmproxy.calls.relay import stream
+from llmproxy.calls.stop import StopReason
 from llmproxy.dialects.protocol import ProviderError
-from llmproxy.requests import messages
+from llmproxy.requests import messages, responses
 from tests.llmproxy.test_relay import SAID, Play, chunk, play, plays, read
 from tests.llmproxy.test_unread import DEEP_EVENT, LIMIT, settled
 from tests.standins.raw_server import CHUNKED, Peer
@@ -100,3 +103,44 @@ def test_a_prompt_that_was_reported_first_is_no_report(play: Play) -> None:
     with play(plays(*events), request=request, dialect="anthropic") as call:
         assert b"provider_error" in read(stream(call))
     assert (settled().input_tokens, settled().output_tokens) == (9, LIMIT)
+
+
+@pytest.mark.parametrize("cut", [True, False])
+@pytest.mark.parametrize("reports", [True, False])
+def test_whoever_leaves_what_cannot_be_read_pays_it_all_the_same(
+    play: Play, settings: Any, cut: bool, reports: bool
+) -> None:
+    """Its text is not delivered and so not counted, and the time until then says little of it."""
+    settings.LLM_KEEPALIVE_SECONDS = 0.2
+    usage = {"prompt_tokens": 9, "completion_tokens": 33}
+
+    def script(peer: Peer) -> None:
+        peer.send(CHUNKED)
+        peer.chunk(DEEP_EVENT + (chunk("two", usage=usage) if reports else b""))
+        peer.wait_until_gone()
+
+    with play(script, max_tokens=LIMIT) as call:
+        answer = stream(call)
+        if cut:
+            call.cut(StopReason.CLIENT_GONE)
+            read(answer)
+        answer.close()
+    record = settled()
+    assert (record.end, record.output_tokens) == ("client_gone", 33 if reports else LIMIT)
+
+
+def test_a_response_may_repeat_its_request(play: Play) -> None:
+    instructions = "x" * 2_500_000
+    begun = {"id": "r", "object": "response", "output": [], "instructions": instructions}
+    usage = {"input_tokens": 9, "output_tokens": 3}
+    events = [
+        {"type": "response.created", "response": begun},
+        {"type": "response.in_progress", "response": begun},
+        {"type": "response.completed", "response": {**begun, "usage": usage}},
+    ]
+    request = responses.parse({"input": "hello", "max_output_tokens": LIMIT, "stream": True})
+    script = plays(*[b"data: %b\n\n" % dumps(each).encode() for each in events])
+    with play(script, request=request) as call:
+        call.admission = replace(call.admission, size=len(instructions))
+        assert b"response.completed" in read(stream(call))
+    assert (settled().end, settled().output_tokens) == ("done", 3)
