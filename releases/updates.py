@@ -98,7 +98,7 @@ def offered(
 def meant_by(system: str, arch: str | None) -> str | None:
     """What a shell that names no known platform probably means: ``os=macos&arch=x64`` → ``os=darwin, arch=x86_64``."""
     asked = system if arch is None else f"{system}-{arch}"
-    if asked in KNOWN or asked in USUAL:
+    if system in USUAL and (arch is None or asked in KNOWN):
         return None
     meant = near_miss(asked)
     if meant is None:

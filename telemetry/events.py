@@ -23,6 +23,9 @@ _INSTANT = r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):
 OLDEST = timedelta(days=30)
 # Clocks of desktops go wrong; a wrong daylight saving shifts one by an hour.
 NEWEST = timedelta(hours=1)
+# A leap second, which neither the column nor every reader of an export has.
+_SECOND_60 = re.compile(r":60(?=[.Z+-])")
+_LEAP = "A second 60 is not kept, even a true leap second: write 59."
 # The length of an instant with microseconds and its offset.
 _PLAIN = 32
 PROPERTIES_BYTES = 16 * 1024
@@ -96,7 +99,8 @@ def _instant(given: dict[str, Any], now: datetime) -> str:
     try:
         at = datetime.fromisoformat(written)
     except ValueError:
-        raise BadEvent("/occurred_at", "invalid", "This instant does not exist.") from None
+        detail = _LEAP if _SECOND_60.search(written) else "This instant does not exist."
+        raise BadEvent("/occurred_at", "invalid", detail) from None
     if at < now - OLDEST:
         raise BadEvent("/occurred_at", "too_old", f"This is more than {OLDEST.days} days ago.")
     if at > now + NEWEST:

@@ -83,6 +83,11 @@ def stop_reason(given: Any, *, provider: str) -> str:
     return _IN_MESSAGES[finish_reason(given, provider=provider)]
 
 
+def unsaid(*, has_calls: bool) -> str:
+    """OpenAI's reason for the end of an answer that is whole, where its server says none or an empty one."""
+    return "tool_calls" if has_calls else "stop"
+
+
 def incomplete_reason(given: Any) -> Any:
     """The reason for which a response is incomplete; one that nobody knows as it came, since the status says enough."""
     return _IN_RESPONSES.get(_REASONS.get(_plain(_word(given)), ""), given)

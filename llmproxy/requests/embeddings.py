@@ -32,6 +32,11 @@ class EmbeddingsRequest(CallRequest):
         )
 
     @property
+    def count(self) -> int:
+        """How many vectors answer it: one for each input, and a list of tokens is one input."""
+        return 1 if isinstance(self._inputs[0], int) else len(self._inputs)
+
+    @property
     def _inputs(self) -> list[Any]:
         given = self.members["input"]
         return given if isinstance(given, list) else [given]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from config.api.problems import InvalidRequest, Problem
+from llmproxy.dialects.failures import FailedAnswer
 from llmproxy.dialects.openai.embeddings import Embeddings
 from llmproxy.dialects.protocol import TokenUsage
 from llmproxy.models import Route
@@ -145,3 +146,20 @@ def test_the_purpose_of_an_embedding_passes() -> None:
 def test_an_answer_without_embeddings_is_a_failure(body: bytes) -> None:
     with pytest.raises(Problem):
         Embeddings().answer(body, target=target())
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [("a", 1), (["a"], 1), (["a", "b", "c"], 3), ([1, 2, 3], 1), ([[1, 2], [3]], 2), ([0], 1)],
+)
+def test_a_vector_answers_each_input(given: Any, count: int) -> None:
+    request = parse({"input": given})
+    for made in range(1, 5):
+        data = [{"object": "embedding", "embedding": [0.5]} for _ in range(made)]
+        body = dumps({"data": data, "usage": {"prompt_tokens": 4}}).encode()
+        if made == count:
+            assert len(Embeddings().answer(body, target=target(), request=request).members["data"])
+            continue
+        with pytest.raises(FailedAnswer) as failed:
+            Embeddings().answer(body, target=target(), request=request)
+        assert failed.value.reported == TokenUsage(4, 0)

@@ -241,6 +241,12 @@ class TestRequests:
         assert [at for at, _ in faults(HI, {"content": "Now", **turn})] == [f"/messages/1{pointer}"]
         assert faults(HI, {"role": "user"}) == [("/messages/1/content", "required")]
 
+    def test_a_wrong_value_in_its_place_is_told_the_right_ones(self) -> None:
+        turn = {"role": "system", "content": "Now", "clear_at": "tomorrow"}
+        with pytest.raises(InvalidRequest) as refused:
+            read(HI, turn)
+        assert "next_user_message or never" in refused.value.errors[0].detail
+
     @pytest.mark.parametrize(
         ("tool", "pointer", "why"),
         [

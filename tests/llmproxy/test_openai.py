@@ -583,7 +583,8 @@ class TestAnswers:
         usage = {"prompt_tokens": 2.0, "completion_tokens": 1, "total_tokens": 9}
         body = {"choices": [{"message": {"content": parts}}], "usage": usage}
         answer, known, size = answered(json.dumps(body).encode())
-        assert answer["choices"] == [{"message": {"content": "so", "reasoning_content": "hm"}}]
+        message = {"content": "so", "reasoning_content": "hm"}
+        assert answer["choices"] == [{"message": message, "finish_reason": "stop"}]
         assert (known, size) == (TokenUsage(2, 7), 4)
         counts = {"prompt_tokens": 2, "completion_tokens": 7, "total_tokens": 9}
         assert answer["usage"].items() >= counts.items()
@@ -633,7 +634,8 @@ class TestAnswers:
         assert caught.value.detail == error.get("message", kind.default_detail)
 
     def test_a_whole_answer_is_passed_on_with_its_usage_and_size(self) -> None:
-        answer = {"choices": [{"message": {"content": "four"}}], "usage": USAGE}
+        choice = {"message": {"content": "four"}, "finish_reason": "stop"}
+        answer = {"choices": [choice], "usage": USAGE}
         assert answered(json.dumps(answer).encode()) == (answer, TokenUsage(12, 7, 4, 3), 4)
 
     @pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-1e400"])
@@ -945,6 +947,7 @@ class TestPassing:
     def whole(self, chunk: dict[str, Any]) -> dict[str, Any]:
         choices = [
             {"message" if name == "delta" else name: value for name, value in choice.items()}
+            | {"finish_reason": "stop"}
             for choice in chunk["choices"]
         ]
         return {**chunk, "choices": choices}

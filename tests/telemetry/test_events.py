@@ -105,6 +105,15 @@ def test_a_malformed_member_is_refused(member: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "at", ["2016-12-31T23:59:60Z", "2026-11-20T11:59:60.5Z", "2026-11-20t11:59:60+00:00"]
+)
+def test_a_leap_second_is_refused_for_what_it_is(at: str) -> None:
+    with pytest.raises(BadEvent) as refused:
+        read(event(occurred_at=at))
+    assert "leap second" in refused.value.fault.detail
+
+
+@pytest.mark.parametrize(
     ("member", "value"),
     [
         ("name", "n" * 100),

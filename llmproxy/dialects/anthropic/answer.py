@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from llmproxy.dialects.anthropic.blocks import SIGNED
 from llmproxy.dialects.anthropic.empties import write_empties
-from llmproxy.dialects.ends import finish_reason
+from llmproxy.dialects.ends import finish_reason, unsaid
 from llmproxy.dialects.protocol import WholeAnswer
 from llmproxy.dialects.reading import size_of, usage_of
 from llmproxy.dialects.usage import reported
@@ -21,11 +21,11 @@ from llmproxy.dialects.usage import reported
 def completion(message: dict[str, Any], *, provider: str) -> WholeAnswer:
     """The completion that a message becomes."""
     translated, size = _message(message["content"])
+    reason = message.get("stop_reason") or unsaid(has_calls="tool_calls" in translated)
     choice = {
         "index": 0,
         "message": translated,
-        # Not every server of this API says one.
-        "finish_reason": finish_reason(message.get("stop_reason") or "stop", provider=provider),
+        "finish_reason": finish_reason(reason, provider=provider),
         "logprobs": None,
     }
     answer = {

@@ -18,7 +18,7 @@ from llmproxy.dialects.anthropic.answer import (
 )
 from llmproxy.dialects.anthropic.empties import LAST, kind_of, write_empties
 from llmproxy.dialects.chat_answers import DONE, ChatTranslator
-from llmproxy.dialects.ends import finish_reason
+from llmproxy.dialects.ends import finish_reason, unsaid
 from llmproxy.dialects.failures import failed_part, failure_of, failure_within
 from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
 from llmproxy.dialects.reading import parse_json_exactly, size_of, usage_of
@@ -158,9 +158,8 @@ class EventTranslator(ChatTranslator):
             return Piece(failed=failed, is_within=True, reported=known)
         if not self._finished:
             self._finished = True
-            forward = self._chunk(
-                {}, finish=finish_reason(reason or "stop", provider=self._provider)
-            )
+            reason = reason or unsaid(has_calls=bool(self._tools))
+            forward = self._chunk({}, finish=finish_reason(reason, provider=self._provider))
         return Piece(forward=forward, finished=True, reported=known)
 
     def _text(self, member: str, text: str) -> Piece:

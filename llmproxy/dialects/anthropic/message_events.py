@@ -12,7 +12,7 @@ from config.api.handlers import anthropic_error
 from config.api.problems import Problem
 from config.middleware.request_id import current as request_id
 from llmproxy.dialects.anthropic.empties import LAST, kind_of, write_empties
-from llmproxy.dialects.ends import stop_reason
+from llmproxy.dialects.ends import stop_reason, unsaid
 from llmproxy.dialects.failures import failed_part, failure_of, failure_within
 from llmproxy.dialects.passing import (
     OtherTexts,
@@ -56,8 +56,8 @@ class MessageTranslator(Translator):
         self._others = OtherTexts(NO_TEXT)
         # The indexes of the blocks that are skipped: clients count those that they get.
         self._skipped: set[int] = set()
-        # The index of the block that began last.
-        self._newest = -1
+        # The index of the block that began last, and whether one calls a tool.
+        self._newest, self._has_calls = -1, False
 
     def ending(self, charged: TokenUsage) -> bytes:
         assert self._last is not None
@@ -134,8 +134,10 @@ class MessageTranslator(Translator):
             raw = b""
         index: Any = given["index"]
         part: Any = given.get("content_block") or given.get("delta")
-        if "content_block" in given and part["type"] not in BLOCKS:
-            self._skipped.add(index)
+        if "content_block" in given:
+            self._has_calls = self._has_calls or part["type"] == "tool_use"
+            if part["type"] not in BLOCKS:
+                self._skipped.add(index)
         if index in self._skipped or ("delta" in given and part["type"] not in _DELTAS):
             return Piece()
         if part is not None and write_empties(part):
@@ -168,7 +170,8 @@ class MessageTranslator(Translator):
         if error := failure_within({}, reason):
             failed = failed_part(error, key=self._key())
             return Piece(failed=failed, is_within=True, reported=known)
-        if reason:
+        if reason is not None:
+            reason = reason or unsaid(has_calls=self._has_calls)
             delta = {**delta, "stop_reason": stop_reason(reason, provider=self._provider)}
         others = {
             name: each for name, each in given.items() if name not in ("usage", *_PARTS) and each

@@ -14,7 +14,7 @@ from llmproxy.dialects.anthropic.message_events import (
     write_message_head,
 )
 from llmproxy.dialects.anthropic.overhead import TOOLS_PROMPT
-from llmproxy.dialects.ends import stop_reason
+from llmproxy.dialects.ends import stop_reason, unsaid
 from llmproxy.dialects.failures import failure_within, raise_failure
 from llmproxy.dialects.passing import OtherTexts, drop_costs, without_costs
 from llmproxy.dialects.protocol import (
@@ -82,8 +82,9 @@ class MessageCodec(Codec):
         usage = without_costs(usage) if isinstance(usage, dict) else {}
         drop_costs(answer)
         answer |= {"content": known_blocks(answer["content"]), "usage": usage}
-        if reason:
-            answer["stop_reason"] = stop_reason(reason, provider=target.provider)
+        has_calls = any(block["type"] == "tool_use" for block in answer["content"])
+        reason = reason or unsaid(has_calls=has_calls)
+        answer["stop_reason"] = stop_reason(reason, provider=target.provider)
         write_message_head(answer)
         size = sum(map(size_of_part, answer["content"])) + OtherTexts(NO_TEXT).size(answer)
         if (known := reported(usage)) is not None:

@@ -1,7 +1,7 @@
 """OpenAI's chat completions, and any server that speaks them (https://platform.openai.com/docs/api-reference/chat)."""
 
 from llmproxy.dialects.chat_answers import ChatCodec
-from llmproxy.dialects.ends import finish_reason
+from llmproxy.dialects.ends import finish_reason, unsaid
 from llmproxy.dialects.failures import failed_choice, raise_failure
 from llmproxy.dialects.openai.choices import message_of
 from llmproxy.dialects.openai.events import EventTranslator
@@ -38,9 +38,10 @@ class ChatCompletions(ChatCodec):
         size = sum(plain_size(message)[0] for message in messages)
         for message in messages:
             write_whole(message)
-        for choice in choices:
-            if reason := choice.get("finish_reason"):
-                choice["finish_reason"] = finish_reason(reason, provider=target.provider)
+        for choice, message in zip(choices, messages, strict=True):
+            has_calls = bool(message.get("tool_calls"))
+            reason = choice.get("finish_reason") or unsaid(has_calls=has_calls)
+            choice["finish_reason"] = finish_reason(reason, provider=target.provider)
         drop_costs(answer)
         size += OtherTexts(NO_TEXT).size(answer, *choices)
         known = reported(usage)

@@ -51,6 +51,9 @@ class Embeddings(Codec):
         asked = {} if request is None else request.members
         try:
             answer.members["data"] = in_the_form_asked(answer.members["data"], asked)
+            if request is not None and len(answer.members["data"]) != request.count:
+                # Nobody can tell whose vectors these are, and callers pair them with their inputs unseen.
+                raise ValueError
         except (*MALFORMED, struct.error, OverflowError):
             if answer.reported is None:
                 raise UnreadableAnswer from None

@@ -140,6 +140,9 @@ class EventTranslator(ChatTranslator):
                 self._finished = finished = True
                 choice["finish_reason"] = finish_reason(reason, provider=self._provider)
                 is_plain = is_plain and choice["finish_reason"] == reason
+            elif reason is not None:
+                # An empty word says that the answer goes on, which clients read as an end of no known kind.
+                choice["finish_reason"], is_plain = None, False
         return size, finished, is_plain
 
     def _repeats_its_role(self, choice: dict[str, Any], delta: dict[str, Any]) -> bool:

@@ -73,6 +73,7 @@ class Chat(Listener):
         for choice in chunk["choices"]:
             assert choice["index"] == 0
             self._delta(choice["delta"])
+            assert choice.get("finish_reason") != "", "no word of OpenAI's"
             self.heard.finish = choice.get("finish_reason") or self.heard.finish
 
     def _delta(self, delta: Json) -> None:

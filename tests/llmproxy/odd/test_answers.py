@@ -19,6 +19,7 @@ KINDS = {
     "raw control characters",
     "another form of choice",
     "an answer in another form",
+    "an end without its word",
     "cut on the way",
 }
 
