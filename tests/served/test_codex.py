@@ -132,10 +132,16 @@ def test_it_speaks_as_it_does_to_openais_own_models(
 ) -> None:
     """It writes other tools and items for the names that it knows (openai/codex)."""
     with database.rows():
-        LanguageModel.objects.get_or_create(name=name, provider_name="stand-in-small")
+        model, is_new = LanguageModel.objects.get_or_create(
+            name=name, provider_name="stand-in-small"
+        )
     key = shell.post("/v1/keys", {"name": "Codex"}).json()["key"]
     events = ran("Say hello.", shell=shell, key=key, folder=tmp_path, outside=outside, model=name)
     assert "turn.completed" in [each["type"] for each in events]
     assert refused(service, person) == []
     assert {each.model for each in records_of(database, person)} == {name}
     assert_nothing_is_reserved(database, person)
+    if is_new:
+        # Others list the models.
+        with database.rows():
+            model.delete()

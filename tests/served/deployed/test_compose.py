@@ -139,7 +139,7 @@ def stack(engine: Engine, image: str, tmp_path_factory: pytest.TempPathFactory) 
     # Owners of what is mounted are other users.
     folder.chmod(0o755)
     shutil.copyfile(ROOT / "compose.yaml", folder / "compose.yaml")
-    for each in EXAMPLES.iterdir():
+    for each in filter(Path.is_file, EXAMPLES.iterdir()):
         shutil.copyfile(each, folder / each.name)
     port, signer = free(HOST, 0), Signer()
     given = for_tests(folder)
