@@ -130,14 +130,14 @@ def keep_recovery_codes(page: Page) -> list[str]:
 def set_up_passkey(page: Page, operator: User) -> list[str]:
     give_password(page, operator)
     enter_set_up_code(page, operator)
-    page.get_by_role("button", name="Add a passkey").click()
+    press(page, "Add a passkey")
     expect(page.get_by_role("heading", name="Recovery codes")).to_be_visible()
     return keep_recovery_codes(page)
 
 
-def use_passkey(page: Page) -> None:
+def press(page: Page, name: str) -> None:
     """Clicks as a person does: again where the page was still moving under the first click."""
-    button = page.get_by_role("button", name="Use a passkey")
+    button = page.get_by_role("button", name=name)
     for _ in range(CLICKS):
         button.click()
         with suppress(AssertionError):
@@ -194,7 +194,7 @@ def test_a_passkey_is_set_up_signs_in_and_is_asked_for_again_before_grave_acts(
         log_out(page)
         give_password(page, operator)
         expect(page.get_by_role("heading", name="Confirm that it is you")).to_be_visible()
-        use_passkey(page)
+        press(page, "Use a passkey")
         expect_console(page)
         grave = reverse("admin:accounts_user_revoke", args=[user.pk])
         page.goto(grave)
@@ -205,7 +205,7 @@ def test_a_passkey_is_set_up_signs_in_and_is_asked_for_again_before_grave_acts(
         page.get_by_role("button", name=ENDS_ALL).click()
         expect(page.locator(".messagelist")).to_contain_text("older than 10 minutes")
         expect(page.locator(".messagelist")).to_contain_text("What you typed is kept")
-        use_passkey(page)
+        press(page, "Use a passkey")
         expect(page.locator(".messagelist")).to_contain_text("Nothing has been done yet")
         expect(page.get_by_label("Reason")).to_have_value("Laptop lost.")
         assert rows(AuditEvent.objects.filter(action="user:tokens_revoked").count) == 0
@@ -249,7 +249,7 @@ def test_sessions_end_when_idle_after_twelve_hours_and_by_their_operator(
         expect_sign_in(page)
         expect(page.get_by_text("30 minutes without use")).to_be_visible()
         give_password(page, operator)
-        use_passkey(page)
+        press(page, "Use a passkey")
         expect_console(page)
         put_away(page)
         old = now - timedelta(hours=12, seconds=1)
