@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from errno import ECONNRESET
 from functools import partial
 from threading import Condition, Lock
 from typing import ParamSpec, TypeVar
@@ -46,7 +47,10 @@ REPEATS_IN_RESPONSES = 6
 # The end of an answer that cannot be read, where its usage stands.
 TAIL = 64 * 1024
 # What a server writes of a large answer at once.
-PART = 256 * 1024
+PART = 64 * 1024
+# A caller that takes fewer bytes a second, after some time, gives way to others.
+SLOW_SECONDS = 30.0
+LEAST_A_SECOND = 256 * 1024
 # Seconds between two looks whether a call that waits has been cut.
 LOOK_SECONDS = 1.0
 
@@ -68,17 +72,26 @@ class Rooms:
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._taken = 0
+        self._taken = self._waiting = 0
         self._of_people: Counter[UUID] = Counter()
 
     @property
     def taken(self) -> int:
         return self._taken
 
+    @property
+    def are_wanted(self) -> bool:
+        """Whether an answer waits for room."""
+        return self._waiting > 0
+
     def take(self, person: UUID, size: int, *, seconds: float) -> bool:
         """Waits until there is room, and whether there was within so many seconds."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._took(person, size), seconds)
+            self._waiting += 1
+            try:
+                return self._changed.wait_for(lambda: self._took(person, size), seconds)
+            finally:
+                self._waiting -= 1
 
     def give_back(self, person: UUID, size: int) -> None:
         with self._changed:
@@ -168,20 +181,26 @@ def aside(call: Call, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -
 class Parts:
     """The body of a large answer in parts, for a WSGI server; closing it gives back the call's room.
 
-    A caller that has not taken it within the longest time of a call does not get the rest.
+    The connection of a caller that has not taken it within the longest time of a call is reset, and so is that of a
+    slow one once others wait for room.
     """
 
     def __init__(self, call: Call, body: bytes) -> None:
         self._call, self._body, self._at = call, body, 0
-        self._until = time.monotonic() + settings.LLM_MAX_SECONDS
+        self._began = time.monotonic()
 
     def __iter__(self) -> Iterator[bytes]:
         return self
 
     def __next__(self) -> bytes:
         part = self._body[self._at : self._at + PART]
-        if not part or time.monotonic() > self._until:
+        if not part:
             raise StopIteration
+        elapsed = time.monotonic() - self._began
+        is_slow = elapsed > SLOW_SECONDS and self._at < LEAST_A_SECOND * elapsed
+        if elapsed > settings.LLM_MAX_SECONDS or (is_slow and rooms.are_wanted):
+            log.warning("large_answer_cut")
+            raise ConnectionResetError(ECONNRESET, "the caller reads too slowly")
         self._at += len(part)
         return part
 

@@ -1,8 +1,9 @@
 """The room of a large answer is as large as its body, and goes back whatever becomes of it."""
 
 from json import dumps, loads
+from threading import Thread
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import orjson
 import pytest
@@ -17,7 +18,7 @@ from llmproxy.models import LanguageModel
 from llmproxy.requests import embeddings, messages, responses
 from tests.llmproxy.test_relay import SAID, Play, play, plays, read
 from tests.llmproxy.test_unread import settled
-from tests.standins.raw_server import CHUNKED, Peer
+from tests.standins.raw_server import CHUNKED, Peer, eventually
 
 __all__ = ["play"]
 
@@ -143,3 +144,29 @@ def test_no_room_is_no_silence_of_the_provider(play: Play, monkeypatch: pytest.M
             complete(call)
     assert (raised.value.code, settled().end) == ("provider_timeout", "timeout")
     assert noted == []
+
+
+def test_a_slow_caller_gives_way_once_others_wait(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "rooms", rooms := Rooms())
+    monkeypatch.setattr(bodies, "SLOW_SECONDS", 0.0)
+    # As if an hour had gone by since the beginning, for a caller that took one part.
+    monkeypatch.setattr(bodies, "LEAST_A_SECOND", 10**12)
+    monkeypatch.setattr(bodies, "PART", 1_000)
+    body = dumps({"choices": [{"message": {"content": TEXT}}]}).encode()
+    with play(lambda peer: peer.answer(body), streamed=False) as call:
+        response = views._whole(call, complete(call), {})
+        parts = iter(response)
+        next(parts)
+        next(parts)
+        whole = bodies.MOST_OF_A_PERSON
+        assert rooms.take(uuid4(), whole, seconds=0)
+        waiting = Thread(target=rooms.take, args=(uuid4(), whole), kwargs={"seconds": 60})
+        waiting.start()
+        assert eventually(lambda: rooms.are_wanted)
+        with pytest.raises(ConnectionResetError):
+            next(parts)
+        response.close()
+        waiting.join(60)
+    assert rooms.taken == 2 * whole
