@@ -53,10 +53,6 @@ def test_it_is_read_and_metered(say: Say, database: Database, person: Person, ro
     assert answer == expected(row, surface)
     record = the_record(database, person)
     assert row.metered is not None
-    # The script of the answer is the prompt, of which the report says next to nothing: its estimate counts.
-    assert (record.end, record.source) == ("done", "counted")
-    assert (record.input_tokens, record.output_tokens) == (
-        record.reserved_input,
-        row.metered.output,
-    )
+    assert (record.end, record.source) == ("done", "provider")
+    assert (record.input_tokens, record.output_tokens) == (row.metered.input, row.metered.output)
     assert_nothing_is_reserved(database, person)

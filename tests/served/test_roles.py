@@ -123,5 +123,5 @@ def test_tables_that_later_migrations_make_are_its_to_work_with(database: Databa
 def test_migrate_alone_connects_as_the_owner(service: Service) -> None:
     elsewhere = {**service.environ, "DATABASE_OWNER_URL": "postgresql://owner@127.0.0.1:9/shell"}
     manage(elsewhere, "check", "--database", "default")
-    with pytest.raises(AssertionError, match="get a connection|connection failed"):
+    with pytest.raises(AssertionError, match=r"get a connection|connection failed"):
         manage(elsewhere, "migrate", "--no-input")
