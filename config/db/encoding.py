@@ -33,7 +33,11 @@ def refuse_other_encodings() -> None:
 
 def _fault(alias: str) -> str:
     """Asked on a connection of its own, which is closed: processes that are forked later share none."""
-    with psycopg.connect(**connections[alias].get_connection_params()) as connection:
+    asked = connections[alias]
+    # A part that runs without a database has Django's own placeholder here.
+    if asked.vendor != "postgresql":
+        return ""
+    with psycopg.connect(**asked.get_connection_params()) as connection:
         encoding, name = connection.info.parameter_status("server_encoding"), connection.info.dbname
     # A pooler may not know it.
     if encoding in {None, NEEDED}:
