@@ -49,7 +49,7 @@ class Batches(Generic[E]):
         self._left_at = 0.0
 
     def board(self, leader: E) -> Any:
-        """What a flight needs, for as long as its leader waits. Raises what all who wait fail for."""
+        """Fetches what a flight needs, for as long as its leader waits. Raises what all who wait fail for."""
 
     def fly(self, batch: list[E], aboard: Any) -> None:
         """Executes a batch, which may be empty, and notes the result of each."""

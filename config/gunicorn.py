@@ -128,7 +128,7 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         self._idle.add(sock)
 
     def handle_error(self, req: Any, client: ClientConnection, addr: Any, exc: Any) -> None:
-        """Has gunicorn log what it refuses and choose the status, and answers in our own words."""
+        """Lets gunicorn log what it refuses and choose the status, and answers in our own words."""
         unsent = server_refusals.Unsent()
         super().handle_error(req, unsent, addr, exc)
         if unsent.status is None:

@@ -132,7 +132,7 @@ def causes(jobs: Iterable[ProcrastinateJob]) -> dict[str, AuditEvent]:
 
 
 def recipients(jobs: Iterable[ProcrastinateJob], *, by: HttpRequest) -> dict[int, Link]:
-    """Whom each job is for: a person of ours, or the domain of another address. Nothing else of its arguments.
+    """Names whom each job is for: a person of ours, or the domain of another address. Nothing else of its arguments.
 
     A role that may not look at people is not told who it is.
     """

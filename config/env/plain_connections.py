@@ -57,7 +57,7 @@ def _is_plain(database: Mapping[str, Any]) -> bool:
 
 
 def _lack(address: str) -> str:
-    """What the way to a Redis has not; "" on this machine, or where it has all."""
+    """Names what the way to a Redis lacks; "" on this machine, or where it lacks nothing."""
     scheme = address.partition(":")[0].lower()
     if scheme == "unix":
         return ""

@@ -18,7 +18,7 @@ ALL_IS_OLD = "all is taken for one more release. Name the members that pass inst
 
 
 def members_text(provider: Provider) -> str:
-    """What an operator says of a provider's members."""
+    """An operator's words on the members of a provider."""
     return settings.LLM_MEMBERS if provider.name == Provider.DEFAULT else provider.members
 
 
@@ -37,7 +37,7 @@ def names_in(text: str) -> frozenset[str]:
 
 
 def faults_of(text: str) -> Iterator[str]:
-    """What is wrong with the names of a provider."""
+    """Finds the faults in the names of a provider."""
     names = [*filter(None, map(str.strip, text.split(",")))]
     for name in names:
         if name in (Provider.LISTED, Provider.ALL):

@@ -136,7 +136,7 @@ def failure_within(part: dict[str, Any], reason: Any) -> Any:
 
 
 def failed_choice(choices: Any) -> Any:
-    """What ``failure_within`` finds in the first choice that has failed."""
+    """The failure of the first choice that has failed, as ``failure_within`` finds it."""
     for each in choices if isinstance(choices, list) else ():
         # Asked of every chunk, nearly all of which have neither.
         reason = each.get("finish_reason")

@@ -82,7 +82,7 @@ def left_out(members: Members, *, model: str, also: Iterable[str] = ()) -> froze
 
 
 def told(members: Members, names: Iterable[str]) -> list[str]:
-    """Those of the members left out that had said something."""
+    """The members left out that had said something."""
     return sorted(each for each in names if _says(members, each))
 
 
