@@ -14,19 +14,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
 
 from django.db.models import Count, F, Max, Min, Q, Sum
 
-from tests.bench.crowd_of_streams import Crowd, Seen
+from tests.bench.crowd_of_streams import Crowd, Seen, read_apart
 from tests.bench.length import usual
 from tests.bench.processes import tree
 from tests.served.database import Database
 from tests.tools.children import die_with
-from tests.tools.folders import ROOT
 from usage.models import MonthlyUsage, UsageRecord
 
 CHUNKS, EVERY = usual(50, short=5), 0.1
@@ -157,17 +156,7 @@ def _streamed(port: int, tokens: Sequence[str], *, streams: int) -> Seen:
         patience=PATIENCE,
         times=TIMES,
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.crowd_of_streams"],
-        cwd=ROOT,
-        input=json.dumps(asdict(crowd)),
-        capture_output=True,
-        text=True,
-        timeout=RAMP + 2 * TIMES * PATIENCE,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return Seen(**json.loads(done.stdout))
+    return read_apart(crowd)
 
 
 def _await_settlement(database: Database) -> None:

@@ -10,11 +10,14 @@ import json
 import re
 import select
 import socket
+import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+
+from tests.tools.folders import ROOT
 
 # A mark in the text of a chunk: when it was due, in seconds on the monotonic clock.
 MARK = re.compile(rb'"(\d{10}\.\d{6})"')
@@ -234,6 +237,21 @@ def percentile(values: list[float], share: float) -> float:
 def read(crowd: Crowd) -> Seen:
     """Begins all streams of a crowd and reads them to their ends."""
     return _Reading(crowd).run()
+
+
+def read_apart(crowd: Crowd) -> Seen:
+    """Reads a crowd in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.crowd_of_streams"],
+        cwd=ROOT,
+        input=json.dumps(asdict(crowd)),
+        capture_output=True,
+        text=True,
+        timeout=crowd.ramp + 2 * crowd.times * crowd.patience,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return Seen(**json.loads(done.stdout))
 
 
 if __name__ == "__main__":

@@ -5,12 +5,10 @@ one of them lasts, so for a moment all run at once, and beginnings and ends weig
 """
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from threading import Event, Thread
 
@@ -18,13 +16,12 @@ import psycopg
 
 from tests.bench.burst import TIMES, Burst, burst, frozen
 from tests.bench.complete import BODY as ONE_SHOT
-from tests.bench.crowd_of_streams import Crowd, Seen, percentile
+from tests.bench.crowd_of_streams import Crowd, Seen, percentile, read_apart
 from tests.bench.figures import Line, in_turns
 from tests.bench.length import usual
 from tests.bench.probes import Probe, probed
 from tests.bench.processes import cpu_seconds, pss_mib, rss_mib
 from tests.bench.stage import HOST, WORKERS, Served, Stage
-from tests.tools.folders import ROOT
 
 PART = "streams"
 CHUNKS, EVERY = usual(50, short=5), 0.1
@@ -155,17 +152,7 @@ def streamed(
         chunks=CHUNKS,
         ramp=RAMP,
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.crowd_of_streams"],
-        cwd=ROOT,
-        input=json.dumps(asdict(crowd)),
-        capture_output=True,
-        text=True,
-        timeout=RAMP + 2 * crowd.patience,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return Seen(**json.loads(done.stdout))
+    return read_apart(crowd)
 
 
 @contextmanager
