@@ -20,6 +20,7 @@ import os  # noqa: E402
 import resource  # noqa: E402
 import time  # noqa: E402
 from contextlib import suppress  # noqa: E402
+from functools import partial  # noqa: E402
 from mmap import mmap  # noqa: E402
 from pathlib import Path  # noqa: E402
 from signal import SIGKILL  # noqa: E402
@@ -28,6 +29,8 @@ from typing import Any  # noqa: E402
 from urllib.parse import unquote  # noqa: E402
 
 from django.conf import settings  # noqa: E402
+from gevent.pool import Pool  # noqa: E402
+from gevent.server import StreamServer  # noqa: E402
 from gunicorn.glogging import Logger  # noqa: E402
 from gunicorn.http.errors import InvalidHeader  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
@@ -45,6 +48,8 @@ log = logging.getLogger(__name__)
 
 # A client that neither reads nor sends for so long in the middle of a request is gone.
 STALLED_SECONDS = 90
+# Connections that a process accepts in one round of its event loop.
+MOST_ACCEPTED = 8
 # A client that is refused reads its answer by then, or goes without.
 REFUSAL_SECONDS = 5.0
 # The end of the grace of a stopping worker, for its calls to settle: a heartbeat, and a wait for a lock at its limit.
@@ -91,6 +96,15 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
             super().handle_exit(sig, frame)
         else:
             health.begin_stop()
+
+    def server_class(self, listener: socket, *, spawn: Pool, **_: Any) -> StreamServer:
+        """Makes the server of a listener, which accepts several connections in one round of the event loop.
+
+        gunicorn's own accepts one where there are more workers, and beside hundreds of streams a round is long.
+        """
+        server = StreamServer(listener, handle=partial(self.handle, listener), spawn=spawn)
+        server.max_accept = MOST_ACCEPTED
+        return server
 
     def handle(self, listener: socket, client: socket, addr: Any) -> None:
         client = ClientConnection(client.family, client.type, client.proto, client.detach())

@@ -386,6 +386,29 @@ def test_web_processes_limit_their_statements(given: str | None, limits: list[st
     assert done.stdout.split() == limits
 
 
+# Which connections one round of the event loop accepts, of those that wait for a worker among others.
+ACCEPTING = """
+from config.gunicorn import MOST_ACCEPTED, Worker
+import gevent, socket
+listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+waiting = [socket.create_connection(listener.getsockname()) for _ in range(2 * MOST_ACCEPTED)]
+class One:
+    def handle(self, *args):
+        pass
+accepted = []
+Worker.server_class(One(), listener, spawn=lambda handle, *args: accepted.append(args)).start()
+while not accepted:
+    gevent.sleep(0)
+print(len(accepted) / MOST_ACCEPTED)
+"""
+
+
+def test_a_round_of_the_event_loop_accepts_several_connections() -> None:
+    done = _run([sys.executable, "-c", ACCEPTING], dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["1.0"]
+
+
 def test_an_incomplete_environment_stops_the_start_with_a_report() -> None:
     environ = {**os.environ, "PORT": "http", "SECRET_KEY": ""}
     command = [sys.executable, "-m", "gunicorn", "-c", "python:config.gunicorn", "config.wsgi"]
