@@ -1,10 +1,11 @@
 """Posts one form to a provider for Authlib's client, with limits on time and size; no error contains a secret."""
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode
 
 from authlib.oauth2 import ClientAuth
 
@@ -18,10 +19,13 @@ HEADERS = {
     "Content-Type": "application/x-www-form-urlencoded",
     "User-Agent": "shell-connections",
 }
+# Other names stand in pages and sentences with a "=" in them.
+FORM_NAME = re.compile(r"[A-Za-z_][\w.\[\]-]*", re.ASCII)
+MOST_MEMBERS = 100
 
 
 class Answer:
-    """A response with the attributes that Authlib reads."""
+    """A response with the attributes that Authlib reads. ``headers`` have names in any case."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.status_code = status
@@ -32,20 +36,40 @@ class Answer:
     def is_empty(self) -> bool:
         return not self._body.strip()
 
-    def json(self) -> Any:
-        """The JSON document of the body. Raises ``ValueError``."""
-        try:
-            return json.loads(self._body)
-        except RecursionError:
-            raise ValueError("nested too deep") from None
-
     def members(self) -> dict[str, Any]:
-        """The members of the document, empty unless it is an object."""
+        """The members of the body, a JSON object or a form; empty for any other.
+
+        No text is both, so a wrong type or none hides neither: GitHub sends forms, and others JSON as ``text/html``.
+        Without its type a form has to name a token or an error.
+        """
         try:
-            document = self.json()
+            document = json.loads(self._body)
+        except (ValueError, RecursionError):
+            return self._form()
+        return document if isinstance(document, dict) else {}
+
+    def _form(self) -> dict[str, Any]:
+        kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        is_form = kind == HEADERS["Content-Type"]
+        try:
+            given = parse_qs(
+                self._body.decode("utf-8-sig", "replace").strip(),
+                keep_blank_values=True,
+                strict_parsing=not is_form,
+                max_num_fields=MOST_MEMBERS,
+            )
         except ValueError:
             return {}
-        return document if isinstance(document, dict) else {}
+        if not (is_form or given.keys() & {"access_token", "error"}):
+            return {}
+        members = {name: _value(values) for name, values in given.items()}
+        # Several scopes are a list of them; any other member that is given twice could be read in two ways.
+        is_clear = all(name == "scope" or isinstance(each, str) for name, each in members.items())
+        return members if is_clear and all(map(FORM_NAME.fullmatch, members)) else {}
+
+
+def _value(values: list[str]) -> str | list[str]:
+    return values[0] if len(set(values)) == 1 else values
 
 
 class Session:
@@ -77,4 +101,4 @@ def post(url: str, headers: Mapping[str, str], body: str) -> Answer:
         deadline=time.monotonic() + MOST_SECONDS,
     ) as exchange:
         head = exchange.await_head()
-        return Answer(head.status, dict(head.headers), exchange.body())
+        return Answer(head.status, head.headers, exchange.body())

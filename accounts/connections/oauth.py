@@ -147,7 +147,11 @@ def revoke(provider: OAuthProvider, *, token: str, hint: str) -> None:
     except ExchangeError as error:
         raise _no_answer(error) from None
     # RFC 7009 requires 200 for unknown tokens too; some providers answer 400 with one of these errors.
-    if 200 <= answer.status_code < 300 or _error(answer) in {"invalid_token", "invalid_grant"}:
+    if _error(answer) in {"invalid_token", "invalid_grant"}:
+        return
+    # Some providers report a failure with 200 too.
+    failed = meaning_of(answer.members()) in {Meaning.CLIENT, Meaning.BUSY, Meaning.FAULT}
+    if 200 <= answer.status_code < 300 and not failed:
         return
     with suppress(GrantRefused):
         _judge(answer)
@@ -245,7 +249,7 @@ def _no_answer(error: ExchangeError) -> ProviderFailed:
 
 
 def _pause(headers: Mapping[str, str]) -> int:
-    value = {name.lower(): each for name, each in headers.items()}.get("retry-after", "").strip()
+    value = headers.get("Retry-After", "").strip()
     seconds = int(value) if value.isascii() and value.isdecimal() and len(value) < 9 else 0
     return min(max(seconds, PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
 
