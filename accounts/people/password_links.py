@@ -23,7 +23,7 @@ from accounts.people import mails
 from accounts.people.users import hash_password, put_password
 from accounts.sessions.revocation import lock_user
 from config.api.problems import InvalidRequest, NotFound
-from config.jobs.mail import Refused
+from config.jobs.mail import Refused, Unaddressable
 from config.jobs.queue import RESETS, UNHURRIED, crowded
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,8 @@ def send_reset(
     """Mails a reset to the person with an email; returns False without such a person, or after too many resets.
 
     Returns False also if the mail server refuses the mail for good, which is logged: strangers can request any number
-    of those, and operators cannot mend them. ``again`` marks a retry of the job.
+    of those, and operators cannot mend them. They can mend ``Unaddressable``, which is raised. ``again`` marks a retry
+    of the job.
     """
     user = User.objects.by_email(email).first()
     if user is None or not user.is_active:
@@ -137,6 +138,8 @@ def send_reset(
     kind = PasswordLink.Kind.RESET
     try:
         return send_link(user_id=user.pk, kind=kind, stranger=stranger, again=again, now=now)
+    except Unaddressable:
+        raise
     except Refused:
         return False
 

@@ -16,6 +16,7 @@ from config.db.connections import release_connection
 from config.greenlets import spawn
 from config.jobs.letters import Letter, letter
 from config.jobs.queue import BACKOFF, FailedForGood, task
+from config.jobs.smtputf8 import NotOffered, hand_over, mail_class
 from config.text.forms import mail_address
 
 # For one mail and its whole connection. A mail that takes longer is tried again later.
@@ -26,6 +27,10 @@ log = logging.getLogger(__name__)
 
 class Refused(FailedForGood):
     """The mail server refuses this mail for good; only an operator queues it again."""
+
+
+class Unaddressable(Refused):
+    """The mail server has no name for a mailbox beyond ASCII; operators mend it by another server or another email."""
 
 
 OPEN = "Open in the console"
@@ -74,17 +79,21 @@ def deliver(
     It goes to the mailbox by which emails are compared: Django's own encoding names another domain for a ``ß``.
 
     Raises:
-        Refused: the server refuses the recipient or the mail for good.
+        Refused: the server refuses the recipient or the mail for good; ``Unaddressable`` where it offers no SMTPUTF8.
         OSError, smtplib.SMTPException: a failure for now; the caller tries again.
     """
     release_connection()
     headers = {"Message-ID": message_id or new_message_id(), "Auto-Submitted": "auto-generated"}
     sender, receivers = _encoded(settings.DEFAULT_FROM_EMAIL), [_encoded(each) for each in to]
-    message = EmailMultiAlternatives(subject, text, sender, receivers, headers=headers)
+    mail = mail_class(sender, *receivers)
+    message = mail(subject, text, sender, receivers, headers=headers)
     if html:
         message.attach_alternative(html, "text/html")
     try:
         _send_in_time(message)
+    except NotOffered:
+        log.warning("mail_refused", extra={"code": "smtputf8_not_offered"})
+        raise Unaddressable("The mail server offers no SMTPUTF8 (RFC 6531).") from None
     except smtplib.SMTPException as error:
         code = _refusal(error)
         if code is None:
@@ -123,7 +132,7 @@ def _send(message: EmailMultiAlternatives, sent: Future[None]) -> None:
     try:
         message.connection = get_connection()
         try:
-            message.send()
+            hand_over(message)
         finally:
             # Django closes only a connection that was opened completely.
             with suppress(OSError):

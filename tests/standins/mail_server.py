@@ -1,4 +1,4 @@
-"""A stand-in for a mail server on loopback, which can refuse, wait, stall and speak TLS."""
+"""A stand-in for a mail server on loopback, which can refuse, wait, stall and speak TLS and SMTPUTF8."""
 
 import socketserver
 import ssl
@@ -13,16 +13,21 @@ ENDLESS = "endless"
 
 
 class Mail(NamedTuple):
-    """A mail and the recipients of its envelope."""
+    """A mail, the recipients of its envelope, and what the sender's line said beside the sender."""
 
     to: list[str]
     message: Message
+    said: str = ""
 
 
 class MailServer:
-    """Takes every mail while ``open`` is set; ``answers`` are its replies to some recipients."""
+    """Takes every mail while ``open`` is set; ``answers`` are its replies to some recipients.
 
-    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
+    With ``utf8`` it offers SMTPUTF8 (RFC 6531), and takes an address beyond ASCII from a sender that asks for it.
+    """
+
+    def __init__(self, *, tls: ssl.SSLContext | None = None, utf8: bool = False) -> None:
+        self.utf8 = utf8
         self.answers: dict[str, str] = {}
         self.mails: list[Mail] = []
         # While this is cleared, mails wait for the end of the reply to their last line, however long that takes.
@@ -88,22 +93,25 @@ class _Session(socketserver.StreamRequestHandler):
     def _converse(self) -> None:
         self._say("220 ready")
         recipients: list[str] = []
+        said = ""
         while line := self.rfile.readline():
             word, _, rest = line.decode().strip().partition(" ")
             match word.upper():
                 case "EHLO":
-                    tls = self.mail_server.tls and not isinstance(self.connection, ssl.SSLSocket)
-                    self._say("250-here\r\n250 STARTTLS" if tls else "250 here")
+                    self._say("\r\n250-".join(["250-here", *self._offers()]) + "\r\n250 HELP")
                 case "STARTTLS":
                     self._say("220 go ahead")
                     self._secure()
+                case "MAIL":
+                    said = rest.partition(">")[2].strip()
+                    self._say(self._reply_to(rest.partition(">")[0], said))
                 case "RCPT":
                     recipients.append(rest.partition("<")[2].partition(">")[0])
-                    self._say(self.mail_server.answers.get(recipients[-1], "250 fine"))
+                    self._say(self._reply_to(recipients[-1], said))
                 case "DATA":
                     self._say("354 go on")
                     message = message_from_bytes(self._data())
-                    self.mail_server.take(Mail(recipients, message), self._say)
+                    self.mail_server.take(Mail(recipients, message, said), self._say)
                     self._say("250 taken")
                     recipients = []
                 case "QUIT":
@@ -111,6 +119,17 @@ class _Session(socketserver.StreamRequestHandler):
                     return
                 case _:
                     self._say("250 fine")
+
+    def _offers(self) -> list[str]:
+        tls = self.mail_server.tls and not isinstance(self.connection, ssl.SSLSocket)
+        return (["STARTTLS"] if tls else []) + (
+            ["8BITMIME", "SMTPUTF8"] if self.mail_server.utf8 else []
+        )
+
+    def _reply_to(self, address: str, said: str) -> str:
+        if not address.isascii() and "SMTPUTF8" not in said:
+            return "553 5.6.7 an address beyond ASCII"
+        return self.mail_server.answers.get(address, "250 fine")
 
     def _data(self) -> bytes:
         lines = []

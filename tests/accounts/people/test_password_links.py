@@ -37,10 +37,11 @@ from accounts.people.users import change_email, set_password
 from accounts.sessions.revocation import revoke_all
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
 from config.api.problems import InvalidRequest
-from config.jobs.mail import Refused, queue_for_operators
+from config.jobs.mail import Refused, Unaddressable, queue_for_operators
 from config.jobs.queue import UNHURRIED
 from tests.conftest import PASSWORD
 from tests.races import race
+from tests.standins.mail_server import MailServer
 
 NEW = "another good horse battery"
 RESET, INVITATION = PasswordLink.Kind.RESET, PasswordLink.Kind.INVITATION
@@ -191,6 +192,27 @@ class TestABrokenMailServer:
         assert caplog.messages == ["mail_refused"]
         with pytest.raises(Refused):
             tasks.send_password_link(user_id=str(user.pk), kind="reset")
+
+    def test_a_reset_that_the_mail_server_cannot_address_has_failed_for_operators_to_see(
+        self, user: User, settings: Any
+    ) -> None:
+        """Another server, or another email of the person, mends it."""
+        mailbox = "j\u00f6rg@acme.test"
+        User.objects.filter(pk=user.pk).update(email=mailbox, email_form=mailbox)
+        server = MailServer()
+        settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+        settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", server.port
+        try:
+            with pytest.raises(Unaddressable):
+                try_reset(email="JO\u0308RG@acme.test", address=None, request_id="r")
+            with pytest.raises(Unaddressable):
+                tasks.send_password_link(user_id=str(user.pk), kind="reset")
+            assert not PasswordLink.objects.filter(used_at=None).exists()
+            server.utf8 = True
+            try_reset(email="JO\u0308RG@acme.test", address=None, request_id="r")
+        finally:
+            server.close()
+        assert [mail.to for mail in server.mails] == [[mailbox]]
 
     def test_a_link_sent_by_an_operator_is_not_counted_where_it_fails(
         self, user: User, now: datetime
