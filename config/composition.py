@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.checks import Tags, register
 
 from accounts import hooks
+from accounts.people.client_names import clients_look_alike
 from accounts.people.email_forms import one_mailbox_is_one_person
 from config import serving
 from config.console import client_page, jobs, person_page
@@ -79,6 +80,7 @@ hooks.register(
 )
 register(models_have_prices, Tags.database)
 register(one_mailbox_is_one_person, Tags.database)
+register(clients_look_alike, Tags.database)
 request_log.refused.append(refusal_log.note)
 serving.started.extend((watch.start, refusal_log.start))
 serving.first_started.append(conditional_writes.start)

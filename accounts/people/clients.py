@@ -5,10 +5,11 @@ from unicodedata import category, normalize
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import ProtectedError, Q
+from django.db.models import ProtectedError
 
 from accounts.audit import Actor, check_reason, record
 from accounts.models import Client
+from accounts.people.client_names import alike
 from accounts.people.emails import is_email
 from config.api.problems import Fault, InvalidRequest
 from config.db.advisory_locks import lock_until_commit
@@ -30,12 +31,13 @@ class NoSuchClient(InvalidRequest):
 
 
 def find_client(written: str) -> Client:
-    """The client with a name, in any case, or an id. Raises ``NoSuchClient``."""
+    """The client with a name, or else one that looks alike, or with an id. Raises ``NoSuchClient``."""
     named = written.strip()
     try:
         found = list(Client.objects.filter(pk=UUID(named)))
     except ValueError:
-        found = list(Client.objects.filter(name__iexact=named)[:2])
+        # Of a pair from before each is found by its own name.
+        found = list(Client.objects.filter(name__iexact=named)[:2]) or list(alike(named)[:2])
     if len(found) == 1:
         return found[0]
     sentence = (
@@ -64,20 +66,19 @@ def rename_client(*, client_id: UUID, name: str, by: Actor, now: datetime) -> Cl
 def new_name(written: str, *, but: UUID | None = None) -> str:
     """A name for a client in its stored form, without blanks around it and in NFC.
 
-    Raises ``InvalidRequest`` for none, for signs that cannot be seen or turn a line around, and for that of another
-    client, in any case: operators tell clients by name, and imports find them by it. Needs a transaction.
+    Raises ``InvalidRequest`` for none, for signs that cannot be seen or turn a line around, and for one that looks like
+    another client's: operators tell clients by name, and imports find them by it. Needs a transaction.
     """
     name = normalize("NFC", written.strip())
-    if not name:
+    if not name.strip(f"{JOINERS} "):
         raise InvalidRequest(errors=[Fault("/name", "required", "A client needs a name.")])
     if any(category(each) in UNSEEN and each not in JOINERS for each in name):
         detail = "A name has one line, and no signs that cannot be seen or change the direction."
         raise InvalidRequest(errors=[Fault("/name", "invalid_characters", detail)])
     lock_until_commit("names of clients")
-    same = Q(name__iexact=name) | Q(name__iexact=normalize("NFD", name))
-    others = Client.objects.filter(same)
+    others = alike(name)
     if (others.exclude(pk=but) if but else others).exists():
-        detail = "There is a client of this name already, perhaps in other letter case."
+        detail = "There is a client of this name already, perhaps in other letter case or with other blanks."
         raise InvalidRequest(errors=[Fault("/name", "unique", detail)])
     return name
 
