@@ -12,7 +12,7 @@ from accounts.audit import Actor
 from config.api.problems import InvalidRequest
 from config.console.attention.finding import members as found_members
 from llmproxy.calls.admission import able_targets
-from llmproxy.catalogue.member_names import faults_of, names_in
+from llmproxy.catalogue.member_names import faults_of, names_in, passes_all
 from llmproxy.catalogue.providers import ProviderTerms, add_provider, change_provider
 from llmproxy.dialects.protocol import Target
 from llmproxy.models import Provider
@@ -160,6 +160,38 @@ def test_an_operator_names_members_and_all_of_before_goes_on(by: Actor, now: dat
     change_provider(provider_id=made.pk, terms=kept, key="", reason="x", by=by, now=now)
     made.refresh_from_db()
     assert (made.members, made.calls_per_minute) == ("all", 5)
+
+
+@pytest.mark.django_db
+def test_a_process_of_the_release_before_is_heard(by: Actor, now: datetime) -> None:
+    """It writes its own column alone."""
+    terms = {"name": "theirs", "dialect": "openai", "base_url": "https://a.test/v1"}
+    made = add_provider(terms=ProviderTerms(**terms, members="top_k"), key="", by=by, now=now)
+    rows = Provider.objects.filter(pk=made.pk)
+
+    def kept(written: str | None = None) -> str:
+        if written is not None:
+            rows.update(members_before=written, calls_per_minute=7)
+        return rows.values_list("members", flat=True).get()
+
+    # A change of something else says the same of members.
+    assert kept("listed") == "top_k"
+    assert kept("all") == "all"
+    assert kept("all") == "all"
+    assert kept("listed") == "listed"
+    theirs = Provider.objects.create(name="new", base_url="https://a.test", members_before="all")
+    theirs.refresh_from_db()
+    assert theirs.members == "all"
+    assert passes_all(theirs)
+    # And what is said here goes on.
+    assert kept("all") == "all"
+    for text, before in (("top_k", "listed"), ("top_k,min_p", "listed"), ("listed", "listed")):
+        changed = ProviderTerms(**terms, members=text)
+        change_provider(provider_id=made.pk, terms=changed, key="", reason="x", by=by, now=now)
+        assert kept() == text
+        assert rows.get().members_before == before
+    rows.update(members="all")
+    assert kept() == "all"
 
 
 @pytest.mark.django_db
