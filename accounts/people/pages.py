@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from django import forms
+from django.core.validators import RegexValidator
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
@@ -69,8 +70,18 @@ class PasswordForm(forms.Form):
 
 
 class OneTimeForm(PasswordForm):
-    email = forms.EmailField(
-        max_length=254, widget=forms.EmailInput(attrs={"autocomplete": "username"})
+    # Looked up and not judged: browsers refuse addresses beyond ASCII, which no mail may reach.
+    email = forms.CharField(
+        max_length=254,
+        validators=[RegexValidator(r".@.", "Enter a valid email address.")],
+        widget=forms.TextInput(
+            attrs={
+                "autocomplete": "username",
+                "autocapitalize": "none",
+                "inputmode": "email",
+                "spellcheck": "false",
+            }
+        ),
     )
     one_time = forms.CharField(
         label="One-time password",

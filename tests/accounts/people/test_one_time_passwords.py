@@ -25,6 +25,7 @@ from accounts.sessions.revocation import revoke_all
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, sign_in
 from accounts.typed_codes import LETTERS
 from config.api.problems import InvalidRequest, instant
+from config.text.forms import email_form
 from tests.conftest import PASSWORD, Browser
 from tests.races import race
 
@@ -238,3 +239,38 @@ def test_one_of_many_uses_at_once_sets_the_password(
         *(lambda n=n: use(user, one_time, now=now, password=f"{NEW} {n}") for n in range(3))
     )
     assert [type(each) for each in results].count(LinkSpent) == 2
+
+
+@pytest.mark.parametrize(
+    ("stored", "typed"),
+    [
+        ("j\u00f6rg@acme.test", "J\u00d6RG@acme.test"),
+        ("j\u00f6rg@acme.test", "jo\u0308rg@acme.test"),
+        ("\u7528\u6237@b\u00fccher.example", "\u7528\u6237@xn--bcher-kva.example"),
+        ("o'neil@acme.test", " O'Neil@ACME.test "),
+    ],
+)
+def test_the_page_takes_every_email_that_a_person_has(
+    user: User, by: Actor, now: datetime, stored: str, typed: str
+) -> None:
+    """No mail may reach it, so this page is the way in."""
+    User.objects.filter(pk=user.pk).update(email=stored, email_form=email_form(stored))
+    one_time = made(user, by=by, now=now).password
+    given = {"email": typed, "one_time": one_time, "password": NEW, "again": NEW}
+    answer = Browser().post(PAGE, given)
+    assert answer.status_code == 302
+    user.refresh_from_db()
+    assert user.check_password(NEW)
+
+
+@pytest.mark.parametrize(
+    "typed", ["nobody", "nobody@acme.test", "a\x00b@acme.test", "@", "x" * 300]
+)
+def test_the_page_refuses_every_other_and_says_no_more(
+    user: User, by: Actor, now: datetime, typed: str
+) -> None:
+    given = {"email": typed, "one_time": made(user, by=by, now=now).password}
+    answer = Browser().post(PAGE, {**given, "password": NEW, "again": NEW})
+    assert answer.status_code == 200
+    user.refresh_from_db()
+    assert not user.has_usable_password()
