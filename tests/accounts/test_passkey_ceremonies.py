@@ -217,7 +217,8 @@ def test_one_of_several_registrations_on_one_challenge_is_stored_and_none_is_an_
 
     codes = race(*[add] * 6)
     assert codes.count(200) == 1
-    assert set(codes) <= {200, 400, 403, 422}, codes
+    # The one that is stored renews the session, so one that comes after it has to sign in.
+    assert set(codes) <= {200, 302, 400, 403, 422}, codes
     assert WebAuthnCredential.objects.count() == 2
 
 
