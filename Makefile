@@ -19,7 +19,7 @@ test-full: python  ## The tests that take long and guard what seldom changes.
 	@$(RUN) with -- .venv/bin/python -m tests.checks full
 
 test-wire: python  ## The tests that need programs beyond Python packages; installs those.
-	@$(PYTHON) -m tests.tools.install test
+	@$(PYTHON) -m tests.tools.install wire
 	@.venv/bin/python -m tests.tools.wire
 	@$(RUN) with -- .venv/bin/python -m tests.checks wire
 

@@ -21,6 +21,8 @@ from config.api.problems import Fault, instant
 
 HASHED, LEGACY = b"ED", b"Ed"
 UNTRUSTED, TRUSTED = b"untrusted comment: ", b"trusted comment: "
+# What every signature file begins with, in base64.
+_BEGINS = base64.b64encode(UNTRUSTED.strip()).decode()
 DIGEST_BYTES = 64
 # Tolerates a signer's clock that is a little ahead. A time far ahead would block the channel or app until then.
 AHEAD = timedelta(minutes=5)
@@ -187,6 +189,10 @@ def _not_base64(text: str) -> str:
         return "Encode the signature file in base64."
     if text != "".join(text.split()):
         return "The signature has spaces or line breaks, which shells refuse."
+    if "://" in text or text.endswith((".sig", ".minisig")):
+        return "This says where the signature file is. Put what the file holds here."
+    if text.startswith(_BEGINS) and len(text) % 4:
+        return "The base64 is cut off, or lacks the = at its end. Put all that the .sig file holds here."
     return "The signature is not canonical base64."
 
 

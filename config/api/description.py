@@ -35,5 +35,6 @@ def description_settings(*, version: str, base_url: str) -> dict[str, Any]:
             "drf_spectacular.hooks.postprocess_schema_enums",
             "llmproxy.api.schema.describe_calls",
             "config.api.schema.describe_problems",
+            "config.api.spelling_out.spell_out",
         ],
     }

@@ -15,6 +15,7 @@ from django.conf import settings
 from django.contrib import admin
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.middleware.csrf import REASON_NO_CSRF_COOKIE
 from django.template.loader import render_to_string
 
 from config.api.error_mapping import BY_STATUS, problem_of
@@ -196,8 +197,16 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """Django's CSRF_FAILURE_VIEW."""
-    return answer(request, PermissionRefused("This form has expired. Please load the page again."))
+    """Django's CSRF_FAILURE_VIEW. A page that is loaded again mends neither a foreign origin nor lost cookies."""
+    sentence = "This form has expired. Please load the page again."
+    if reason.startswith(("Origin ", "Referer ")):
+        sentence = (
+            "This form came from another address, or does not say from which. Open it at "
+            f"{settings.BASE_URL}, and let a proxy pass on Origin, Host and Referrer-Policy as they are."
+        )
+    elif reason == REASON_NO_CSRF_COOKIE:
+        sentence += " If that does not help, allow this browser to keep cookies of this address."
+    return answer(request, PermissionRefused(sentence))
 
 
 class PlainHttp(PermissionRefused):

@@ -6,6 +6,7 @@ mends them in one go; no report repeats a value.
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -22,15 +23,21 @@ QUOTES = {
     "\N{LEFT DOUBLE QUOTATION MARK}": "\N{RIGHT DOUBLE QUOTATION MARK}",
     "\N{LEFT SINGLE QUOTATION MARK}": "\N{RIGHT SINGLE QUOTATION MARK}",
 }
+# What a shell and Compose take away, and a file of `docker --env-file` or systemd keeps.
+COMMENT = re.compile(r"(?:^|\s)#\s")
 BYTE_ORDER_MARK = "\ufeff"
 
 
 def plain(value: str) -> str:
-    """A value without what surrounds it: blanks and line breaks are no part of it, and quotes are refused."""
+    """A value without blanks and line breaks around it. Quotes around it and a comment beside it are refused."""
     bare = value.strip().removeprefix(BYTE_ORDER_MARK).strip()
     if len(bare) > 1 and QUOTES.get(bare[0]) == bare[-1]:
         raise ValidationError(
             "Must be written without the quotes around it, which `docker --env-file` keeps."
+        )
+    if COMMENT.search(bare):
+        raise ValidationError(
+            "Must be written without the comment beside it, which `docker --env-file` and systemd keep."
         )
     return bare
 

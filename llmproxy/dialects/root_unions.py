@@ -1,4 +1,4 @@
-"""Folds a union at the root of a tool's schema into an object, for providers that take an object there alone.
+"""Folds a union or a type beside null at the root of a tool's schema into an object, which some providers take alone.
 
 Every input that the union takes fits the object; what the union says beyond that, as that one of two members has to be
 there, is left to the tool itself.
@@ -21,12 +21,10 @@ class NoObject(ValueError):
 
 
 def folded(schema: Schema) -> Schema:
-    """The schema without a union at its root. Raises ``NoObject``."""
-    return (
-        schema
-        if not any(schema.get(name) for name in UNIONS)
-        else _object(schema, schema, _DEPTH, iter(range(_MOST)))
-    )
+    """The schema without a union or a null at its root. Raises ``NoObject`` for a union that is none of objects."""
+    if any(schema.get(name) for name in UNIONS):
+        return _object(schema, schema, _DEPTH, iter(range(_MOST)))
+    return {**schema, "type": "object"} if "type" in schema and _is_of_objects(schema) else schema
 
 
 def _object(schema: Schema, root: Schema, depth: int, left: Iterator[int]) -> Schema:
@@ -34,7 +32,7 @@ def _object(schema: Schema, root: Schema, depth: int, left: Iterator[int]) -> Sc
     if depth == 0 or next(left, None) is None:
         raise NoObject
     schema = _resolved(schema, root)
-    if not isinstance(schema, dict) or schema.get("type", "object") not in ("object", ["object"]):
+    if not isinstance(schema, dict) or not _is_of_objects(schema):
         raise NoObject
     whole: Schema = {name: each for name, each in schema.items() if name not in UNIONS}
     properties, required = _parts_of(whole)
@@ -56,6 +54,14 @@ def _object(schema: Schema, root: Schema, depth: int, left: Iterator[int]) -> Sc
     return whole
 
 
+def _is_of_objects(schema: Schema) -> bool:
+    """Whether a type says object, null or nothing: a tool without an input is called with an empty object."""
+    kind = schema.get("type", "object")
+    return all(
+        each in ("object", "null", None) for each in (kind if isinstance(kind, list) else [kind])
+    )
+
+
 def _resolved(schema: Any, root: Schema) -> Any:
     """The schema that a reference within the same document leads to."""
     for _ in range(_DEPTH):
@@ -71,7 +77,6 @@ def _alternatives(schema: Schema, name: str) -> Iterator[Any]:
     given = schema.get(name) or ()
     if not isinstance(given, list | tuple):
         raise NoObject
-    # A tool without an input is called with an empty object.
     yield from (each for each in given if each != {"type": "null"})
 
 

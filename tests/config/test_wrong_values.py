@@ -95,6 +95,21 @@ def test_quotes_around_any_value_are_named(quote: str) -> None:
     assert {name for name in names if "without the quotes" not in said.get(name, "")} == set()
 
 
+# docker/cli#4404, mtrnix/metronix-memory#458, calesthio/Crucix#6, openscientist-io/openscientist#244
+@pytest.mark.parametrize(
+    "value", ["hidden # ours", "hidden\t# ours", "# hidden", "hidden   # a # b"]
+)
+def test_a_comment_beside_any_value_is_named(value: str) -> None:
+    names = [name for name in variables.NAMES if name != OWNER]
+    said = said_at_start(dict.fromkeys(names, value))
+    assert {name for name in names if "without the comment" not in said.get(name, "")} == set()
+
+
+@pytest.mark.parametrize("value", ["a#b", "#ab", "a #b", "C# and F#", "#"])
+def test_a_sign_within_a_value_is_no_comment(value: str) -> None:
+    assert plain(value) == value
+
+
 def test_a_variable_that_is_given_twice_is_named(tmp_path: Path) -> None:
     file = tmp_path / "value"
     file.write_text("hidden")

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from django.conf import settings
 from django.urls import reverse
 
 from accounts.models import Role, User
@@ -73,13 +74,50 @@ def test_an_error_leads_nowhere_else(console: Browser) -> None:
 
 def test_a_stranger_is_told_of_an_error_on_a_card_without_scripts(stranger: Browser) -> None:
     guarded = Browser(enforce_csrf_checks=True)
-    answer = guarded.post("/admin/login/", {"username": "a"})
+    own = {"Origin": settings.BASE_URL}
+    answer = guarded.post("/admin/login/", {"username": "a"}, headers=own)
     text = answer.content.decode()
     assert answer.status_code == 403
     assert "This form has expired." in text
     assert "script-src" not in answer["Content-Security-Policy"]
     assert "<script" not in text
     assert 'id="menu"' not in text
+
+
+# bugsink/bugsink#1, netbox-community/netbox#112, djdembeck/bragibooks#81
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "null"},
+        {"Origin": "https://elsewhere.test"},
+        {"Origin": "http://shell.test:5555"},
+        {"Referer": "https://elsewhere.test/admin/"},
+        {"Referer": "not an address"},
+        {},
+    ],
+)
+def test_a_form_of_another_address_says_where_to_open_it(headers: dict[str, str]) -> None:
+    guarded = Browser(enforce_csrf_checks=True)
+    guarded.get("/admin/login/", secure=True)
+    answer = guarded.post("/admin/login/", {"username": "a"}, headers=headers, secure=True)
+    text = answer.content.decode()
+    assert answer.status_code == 403
+    assert "This form came from another address, or does not say from which." in text
+    assert f"Open it at {settings.BASE_URL}" in text
+    assert "elsewhere" not in text
+    assert "expired" not in text
+
+
+def test_a_form_without_its_cookie_says_that_browsers_may_keep_none() -> None:
+    guarded = Browser(enforce_csrf_checks=True)
+    own = {"Origin": settings.BASE_URL}
+    text = guarded.post("/admin/login/", {"username": "a"}, headers=own).content.decode()
+    assert "This form has expired." in text
+    assert "cookies" in text
+    guarded.get("/admin/login/")
+    text = guarded.post("/admin/login/", {"username": "a"}, headers=own).content.decode()
+    assert "This form has expired." in text
+    assert "cookies" not in text
 
 
 @pytest.mark.parametrize(

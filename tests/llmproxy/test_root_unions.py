@@ -105,3 +105,41 @@ def test_each_provider_gets_the_form_that_it_takes() -> None:
     # Other servers take it as it is.
     assert sent(asked, "openai")["function"]["parameters"] == EITHER
     assert sent(in_responses, "openai")["parameters"] == EITHER
+
+
+# chenyme/grok2api#766, openclaw/openclaw#106464
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        (["object", "null"], {"properties": {"name": TEXT}}), (["null", "object"], {"properties": {}}),
+        (["object"], {"required": ["name"], "properties": {"name": TEXT}}), ("null", {}), (None, {}),
+        (["object", "null"], {"anyOf": [BY_NAME, {"type": "null"}]}),
+    ],
+)  # fmt: skip
+def test_a_root_that_may_be_null_is_an_object(kind: Any, parts: Any) -> None:
+    schema = {"type": kind, **parts}
+    form = folded(schema)
+    assert form["type"] == "object"
+    assert form.get("properties", {}).keys() <= {"name", "of"}
+    assert form == folded(form)
+    tool = {"name": "f", "input_schema": schema}
+    body = {"max_tokens": 9, "messages": HELLO, "tools": [tool]}
+    function = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    for request in (
+        messages.parse(body, headers={}),
+        chat.parse({"messages": HELLO, "tools": [function]}, stream=False),
+    ):
+        to = target("anthropic")
+        to.check(request)
+        codec = to.codec(request.surface)
+        sent = json.loads(codec.outgoing(request, target=to, output_limit=9).body)
+        assert sent["tools"][0]["input_schema"] == form
+
+
+@pytest.mark.parametrize(
+    "kind", ["string", ["object", "string"], ["null", "array"], [["object"]], 1]
+)
+def test_a_root_of_another_type_stays_for_its_provider_to_refuse(kind: Any) -> None:
+    assert folded({"type": kind}) == {"type": kind}
+    with pytest.raises(NoObject):
+        folded({"type": kind, "anyOf": [BY_NAME]})

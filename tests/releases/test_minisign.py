@@ -178,6 +178,33 @@ def test_base64_has_one_form_only(signer: Signer) -> None:
         assert refusal.value.code == "signature_not_base64"
 
 
+# tauri-apps/plugins-workspace#3139, tauri-apps/tauri#5142
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (
+            lambda text: "https://cdn.test/shell/1.2.3/app.tar.gz.sig",
+            "Put what the file holds here",
+        ),
+        (lambda text: "target/release/bundle/macos/App.app.tar.gz.sig", "Put what the file holds"),
+        (lambda text: "App_1.2.3_x64-setup.exe.minisig", "Put what the file holds"),
+        (lambda text: "https://cdn.test/signature", "Put what the file holds"),
+        (lambda text: text.rstrip("="), "cut off"),
+        (lambda text: text[:-5], "cut off"),
+        (lambda text: text[:70], "cut off"),
+        (lambda text: text.replace("d", "-"), "not canonical base64"),
+    ],
+)
+def test_a_signature_in_another_form_is_told_what_it_is(
+    signer: Signer, spoil: Callable[[str], str], says: str
+) -> None:
+    text = encoded(signer.sign(CONTENT, COMMENT))
+    with pytest.raises(SignatureRefused) as refusal:
+        decoded(spoil(text))
+    assert refusal.value.code == "signature_not_base64"
+    assert says in refusal.value.detail
+
+
 @pytest.mark.wire
 def test_minisign_agrees_with_the_signer_of_these_tests(signer: Signer, tmp_path: Path) -> None:
     line = base64.b64encode(signer.public).decode()

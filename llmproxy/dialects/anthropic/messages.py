@@ -25,7 +25,7 @@ from llmproxy.dialects.protocol import (
     WholeAnswer,
 )
 from llmproxy.dialects.reading import parse_json_exactly
-from llmproxy.dialects.root_unions import NOT_AN_OBJECT, UNIONS, NoObject, folded
+from llmproxy.dialects.root_unions import NOT_AN_OBJECT, NoObject, folded
 from llmproxy.dialects.usage import reported
 from llmproxy.prompts.estimates import text_tokens
 from llmproxy.requests.messages import Block, Messages, named_tool
@@ -108,8 +108,7 @@ def count_request(request: Messages, *, target: Target) -> ProviderRequest:
 
 def _with_objects(members: dict[str, Any]) -> dict[str, Any]:
     """The members with objects at the root of the schemas of tools, which the API demands."""
-    tools = members.get("tools", ())
-    if not any(name in tool.get("input_schema", ()) for tool in tools for name in UNIONS):
+    if "tools" not in members:
         return members
     return {
         **members,
@@ -117,7 +116,7 @@ def _with_objects(members: dict[str, Any]) -> dict[str, Any]:
             {**tool, "input_schema": folded(tool["input_schema"])}
             if "input_schema" in tool
             else tool
-            for tool in tools
+            for tool in members["tools"]
         ],
     }
 

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.test import Client
 from jsonschema_rs import Draft202012Validator
 
+from config.api.spelling_out import spelt_out
 from llmproxy.requests.call_request import Surface
 from llmproxy.requests.checking import read_schemas
 
@@ -119,6 +120,21 @@ def test_no_member_is_null_alone(document: Described) -> None:
     assert [at for at, kinds in members if kinds == {"null"}] == []
 
 
+def test_every_constant_names_its_type(document: Described) -> None:
+    """Generators make an unknown class of it otherwise."""
+    constants = [(at, types(each)) for at, each in schemas(document) if "const" in each]
+    assert constants
+    assert [at for at, kinds in constants if len(kinds) != 1] == []
+
+
+def test_no_list_of_types_has_two_beside_null(document: Described) -> None:
+    """Generators take the first for all."""
+    lists = [(at, each["type"]) for at, each in schemas(document) if "type" in each]
+    named = [(at, {*kinds} - {"null"}) for at, kinds in lists if isinstance(kinds, list)]
+    assert named
+    assert [at for at, kinds in named if len(kinds) > 1] == []
+
+
 def test_every_reference_leads_to_a_component_and_every_component_is_used(
     document: Described,
 ) -> None:
@@ -154,7 +170,7 @@ def test_the_body_of_a_model_call_is_required(operations: dict[str, Described]) 
 def test_model_calls_are_checked_by_what_is_published(document: Described) -> None:
     published = document["components"]["schemas"]
     for surface in Surface:
-        components = read_schemas(surface)["components"]
+        components = spelt_out(read_schemas(surface)["components"])
         assert {name: published[name] for name in components} == components
     shape = document["paths"]["/v1/llm/stream"]["post"]["requestBody"]["content"][
         "application/json"
