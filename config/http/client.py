@@ -148,7 +148,8 @@ class _Connection(HTTPConnection):
         except BaseException:
             attempt.send_failed = True
             raise
-        attempt.sock = self.sock
+        finally:
+            attempt.sock = self.sock
 
 
 class _TLSConnection(_Connection, HTTPSConnection):

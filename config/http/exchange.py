@@ -1,15 +1,16 @@
 """An HTTP request to another service and its answer, read with a timeout and cut at any moment.
 
-A background task sends the request and reads the answer into a bounded queue, because a read cannot be resumed after
-its timeout. The consumer waits on the queue. A cut kills the task in any phase under gevent; under plain threads the
-consumer leaves at once, and the task sends nothing more and ends at its own timeout.
+A background task sends the request and reads the answer's head and first bytes, because these steps of ``requests``
+cannot be resumed after a timeout; the consumer waits on a queue. The rest of the body it reads from the connection
+itself. A cut kills the task in any phase under gevent, and shuts the connection under the consumer; under plain threads
+the consumer leaves at once, and the task sends nothing more and ends at its own timeout.
 """
 
 import ssl
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from queue import Empty, Queue
+from queue import Empty, SimpleQueue
 from typing import Any, Self
 
 from config.greenlets import spawn, within
@@ -17,8 +18,6 @@ from config.http.client import Client, Limits
 from config.http.errors import Broken, ExchangeError, TimedOut
 from config.http.transfer import LATE, Head, Transfer
 
-# The most reads by which the task is ahead of the consumer.
-READS_AHEAD = 16
 # For each address of a name, so that time is left for the next. TCP tries again after 1 and 3 s.
 ADDRESS_SECONDS = 4.0
 
@@ -41,11 +40,9 @@ class Exchange:
     ) -> None:
         self._limits = limits
         self._transfer = Transfer(client, limits, (method, url, headers, body))
-        self._items: Queue[Head | bytes | ExchangeError] = Queue(READS_AHEAD)
+        self._items: SimpleQueue[Head | bytes | ExchangeError] = SimpleQueue()
         self._head: Head | None = None
-        # Taken from the queue behind a piece of the body.
-        self._held: Head | bytes | ExchangeError | None = None
-        self._ended = False
+        self._has_begun = self._ended = False
         self._failure: ExchangeError | None = None
         self._task = spawn(self._run)
 
@@ -76,21 +73,16 @@ class Exchange:
         """
         if self._ended:
             return b""
-        if self._head is None and self.head(timeout) is None:
+        piece: bytes | None
+        if self._has_begun:
+            piece = self._more(timeout)
+        elif self._head is None and self.head(timeout) is None:
             return None
-        piece: bytes | None = self._take(timeout)
+        else:
+            piece = self._take(timeout)
+            self._has_begun = piece is not None
         self._ended = piece == b""
-        if not piece or self._items.empty():
-            return piece
-        # All bytes received so far become one piece, because the relay's work is per piece.
-        pieces = [piece]
-        while self._held is None and not self._items.empty():
-            item = self._items.get()
-            if item and isinstance(item, bytes):
-                pieces.append(item)
-            else:
-                self._held = item
-        return b"".join(pieces)
+        return piece
 
     def __iter__(self) -> Iterator[bytes]:
         """The rest of the body within read timeout and deadline. Raises as `chunk` does."""
@@ -114,8 +106,8 @@ class Exchange:
 
     def _take(self, timeout: float) -> Any:
         """The next item of the queue, None after `timeout` seconds; raises a failure."""
-        item, self._held = self._held, None
-        if item is None and self._failure is None:
+        item = None
+        if self._failure is None:
             left = self._limits.left()
             try:
                 item = self._items.get(timeout=max(0.0, min(timeout, left)))
@@ -128,15 +120,33 @@ class Exchange:
             raise self._failure.copy()
         return item
 
+    def _more(self, timeout: float) -> bytes | None:
+        """The next bytes from the connection, b"" at the end, None after `timeout` seconds; raises a failure."""
+        if self._failure is not None:
+            raise self._failure.copy()
+        now = time.monotonic()
+        left = self._limits.deadline - now
+        try:
+            piece = self._transfer.more(now, now + min(timeout, left))
+        except Exception as error:  # noqa: BLE001 - translated
+            self._failure = self._failure or self._transfer.failure_of(error)
+            self._transfer.close()
+        else:
+            if self._failure is None and (piece is not None or timeout < left):
+                return piece
+        if self._failure is None:
+            self._cut(TimedOut, LATE)
+        assert self._failure is not None
+        raise self._failure.copy() from None
+
     def _cut(self, kind: type[ExchangeError], message: str) -> None:
         """Ends the task and wakes the consumer, which gets the first failure."""
         # First, so that nothing is sent once ``sent`` was read.
         self._transfer.cut()
         self._failure = self._failure or kind(message, sent=self._transfer.attempt.sent)
         self._task.kill()
-        while not self._items.empty():
-            self._items.get()
         self._items.put(self._failure)
+        self._transfer.close()
 
     def _run(self) -> None:
         try:
@@ -145,15 +155,19 @@ class Exchange:
             self._cut(TimedOut, LATE)
 
     def _fetch(self) -> None:
-        """Puts the answer into the queue, and then b"" or the failure that ended it."""
-        last: bytes | ExchangeError = b""
+        """Puts the answer's head and first bytes into the queue, or the failure that ended it."""
         try:
-            with closing(self._transfer.parts()) as parts:
-                for part in parts:
-                    self._items.put(part)
+            self._items.put(self._transfer.head())
+            self._items.put(self._transfer.first())
+            if self._failure is not None:
+                # Nobody reads on.
+                self._transfer.give_up()
         except Exception as error:  # noqa: BLE001 - the consumer waits for any failure
-            last = self._transfer.failure_of(error)
-        self._items.put(last)
+            self._items.put(self._transfer.failure_of(error))
+            self._transfer.give_up()
+        except BaseException:
+            self._transfer.give_up()
+            raise
 
 
 @contextmanager

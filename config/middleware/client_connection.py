@@ -49,7 +49,10 @@ class ClientConnection(socket):
             return
         if self._held:
             data, self._held = self._held + data, b""
-        super().sendall(data, flags)
+        # gevent's ``sendall`` first asks the system for the size of the connection's buffer, which a chunk fits.
+        sent = self.send(data, flags)
+        if sent < len(data):
+            super().sendall(memoryview(data)[sent:], flags)
 
     def recv(self, *args: Any) -> bytes:
         data = self._received(*args)

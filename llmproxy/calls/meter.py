@@ -90,11 +90,11 @@ class Meter:
         if piece.prompt is not None:
             self.prompt = piece.prompt
         if piece.size:
-            self._count_delta(piece.size)
+            self.count_delta(piece.size)
         if piece.finished:
             self.state = State.FINISHED
 
-    def _count_delta(self, size: int) -> None:
+    def count_delta(self, size: int) -> None:
         now = time.monotonic()
         pause = 0.0 if self.delta_at is None else now - self.delta_at
         if self.first_delta_at is None:

@@ -13,7 +13,7 @@ from config.http.exchange import Exchange
 from llmproxy.calls.admission import Admission
 from llmproxy.calls.attempt import Attempt
 from llmproxy.calls.bodies import TAIL, most_bytes, note_unread
-from llmproxy.calls.meter import State
+from llmproxy.calls.meter import RUNAWAY_BYTES, State
 from llmproxy.calls.stop import Stop
 from llmproxy.dialects.failures import is_refusal
 from llmproxy.dialects.protocol import (
@@ -51,6 +51,8 @@ class StreamReader:
         self._exchange = attempt.exchange
         self._meter = attempt.meter
         self._limit = admission.reservation.output_limit
+        # The bytes of text that are within the limit beyond doubt.
+        self._most_text = self._limit * RUNAWAY_BYTES
         self._parser = EventParser()
         self._surface = admission.request.surface
         self._translator = attempt.target.codec(self._surface).translator(
@@ -152,6 +154,8 @@ class StreamReader:
 
     def _next_chunk(self, seconds: float) -> bytes | None:
         """The next bytes, b"" at the end, None after a silence. Reads the head first, which may be a refusal."""
+        if self._meter.state is State.DELIVERING:
+            return self._exchange.chunk(seconds)
         if not self._meter.has_begun:
             until = time.monotonic() + seconds
             if self._exchange.head(seconds) is None:
@@ -212,6 +216,12 @@ class StreamReader:
         self, event: Event, rest: Iterator[Event], out: bytearray, *, is_end: bool
     ) -> Problem | None:
         meter, piece = self._meter, self._translator.piece(event)
+        if piece.is_text and meter.state is State.DELIVERING and meter.report is None:
+            # Nearly every event: a text for the caller, and nothing else.
+            meter.count_delta(piece.size)
+            out += piece.forward
+            is_within = meter.deltas <= self._limit and meter.size <= self._most_text
+            return None if is_within else self._runaway()
         if piece.failed is not None and not (is_end and meter.is_finished):
             self._count_failure(piece, rest)
             return piece.failed
@@ -223,10 +233,14 @@ class StreamReader:
         self._forward(piece.forward, out)
         # A large report at the end is no reason to refuse a whole answer.
         continues = piece.size > 0 if had_finished else not meter.is_finished
-        if continues and meter.is_runaway(limit=self._limit):
-            log.warning("provider_past_its_limit")
-            return ProviderError()
-        return None
+        return self._runaway() if continues else None
+
+    def _runaway(self) -> Problem | None:
+        """The failure of a provider that has gone far past the output limit."""
+        if not self._meter.is_runaway(limit=self._limit):
+            return None
+        log.warning("provider_past_its_limit")
+        return ProviderError()
 
     def _count_failure(self, piece: Piece, rest: Iterator[Event]) -> None:
         """A failure may report what the answer before it has used, or the usage may follow."""

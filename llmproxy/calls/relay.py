@@ -186,18 +186,21 @@ class Stream:
 
     def _deliver(self, attempt: Attempt, reader: StreamReader) -> Iterator[bytes]:
         out = b""
-        while True:
+        while not reader.is_over:
             had_output, until = attempt.meter.has_output, self._sent_at + self._keep_alive
             out += reader.receive(max(0.0, until - time.monotonic()))
             if attempt.meter.has_output and not had_output:
                 readiness.note_beginning(attempt.target.route)
-            if reader.is_over:
-                break
-            if (out and attempt.meter.has_output) or time.monotonic() >= until:
-                self._has_begun, self._sent_at = True, time.monotonic()
+            is_due = (out and attempt.meter.has_output) or time.monotonic() >= until
+            if is_due and not reader.is_over:
+                self._has_begun = True
                 # Without output the provider is silent, or sent something that is not for the caller.
-                yield out or KEEP_ALIVE
-                out = b""
+                out = out or KEEP_ALIVE
+                # Nearly all of an answer passes here.
+                while out and not reader.is_over:
+                    yield out
+                    self._sent_at = time.monotonic()
+                    out = reader.receive(self._keep_alive) if attempt.meter.has_output else b""
         _note_answer(attempt)
         settled = self.call.settle(End.DONE)
         if not settled.is_set():

@@ -113,6 +113,7 @@ class Piece:
     is_within: bool = False
     reported: TokenUsage | None = None
     prompt: PromptUsage | None = None
+    is_text: bool = False
 
 
 class WholeAnswer(NamedTuple):

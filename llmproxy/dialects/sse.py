@@ -130,6 +130,9 @@ def _plain(data: bytes) -> list[Event]:
     """The events in these bytes if each is whole and has one line, as providers mostly send them; else none."""
     if not data.endswith(_END) or b"\r" in data:
         return []
+    if data.find(b"\n") == len(data) - len(_END) and data.startswith(_DATA):
+        # One event.
+        return [Event(data, _said(data[len(_DATA) : -len(_END)].removeprefix(b" ")), None)]
     events: list[Event] = []
     for line in data[: -len(_END)].split(_END):
         if not line.startswith(_DATA) or b"\n" in line:

@@ -5,7 +5,7 @@ has usage, a role that was said before, or a text in parts, and where its bytes 
 """
 
 from collections import defaultdict
-from typing import Any
+from typing import Any, cast
 
 from llmproxy.dialects.chat_answers import DONE, ChatTranslator
 from llmproxy.dialects.ends import finish_reason
@@ -16,13 +16,19 @@ from llmproxy.dialects.openai.tool_calls import CallNumbers
 from llmproxy.dialects.openai.usage import usage_for_caller
 from llmproxy.dialects.passing import OtherTexts, drop_costs, may_hold_costs
 from llmproxy.dialects.protocol import Piece, ProviderError, TokenUsage
-from llmproxy.dialects.reading import parse_json, usage_of
+from llmproxy.dialects.reading import parse_json, size_of, usage_of
 from llmproxy.dialects.sse import Event, data_event
 from llmproxy.dialects.usage import Report
 
 LAST = b"[DONE]"
 # The members that all chunks of one answer share.
 _HEAD = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
+# The objects of a chunk that has no more than a text.
+_OBJECTS = 3
+# Names that say nothing of an error or a cost, and whose values are no output.
+_PLAIN = frozenset({
+    *_HEAD, "choices", "usage", "obfuscation", "index", "delta", "logprobs", "finish_reason", "content",
+})  # fmt: skip
 
 
 class EventTranslator(ChatTranslator):
@@ -39,6 +45,8 @@ class EventTranslator(ChatTranslator):
         # What chunks without choices say beside the usage, for the next chunk that is forwarded.
         self._beside: dict[str, Any] = {}
         self._others = OtherTexts(NO_TEXT)
+        # The names in the last chunk that was a text and nothing else.
+        self._names: tuple[str, ...] = ()
         # The choices whose role was said.
         self._spoken: set[Any] = set()
         # Whether anything of the answer has come.
@@ -67,6 +75,11 @@ class EventTranslator(ChatTranslator):
         chunk, is_json = parse_json(data)
         if not chunk:
             return Piece()
+        text = self._text_of(chunk, data) if is_json and event.event is None else None
+        if text is not None:
+            self._chunk = chunk
+            size = size_of(text)
+            return Piece(_as_it_came(event, data), size, is_text=size > 0)
         choices = chunk.get("choices")
         return self._failed(event, chunk, choices) or self._passed_on(
             event, data, chunk, is_json=is_json
@@ -111,7 +124,34 @@ class EventTranslator(ChatTranslator):
             chunk, self._beside, is_ordinary = {**self._beside, **chunk}, {}, False
         forward = _as_it_came(event, data) if is_ordinary else data_event({**chunk, **self._name})
         size += self._others.size(chunk, *choices)
-        return Piece(forward=forward, size=size, finished=finished, reported=known)
+        is_text = size > 0 and not finished and known is None
+        return Piece(forward, size, finished=finished, reported=known, is_text=is_text)
+
+    def _text_of(self, chunk: dict[str, Any], data: bytes) -> str | None:
+        """The text of a chunk that has nothing else to be read: one choice, a delta with a content, known members.
+
+        Nearly all chunks are such; their names and the number of their objects tell them.
+        """
+        if self._name or self._beside or self._by_messages or data.count(b"{") > _OBJECTS:
+            return None
+        try:
+            (choice,) = chunk["choices"]
+            delta = choice["delta"]
+            text = delta["content"]
+            names = (*chunk, *choice, *delta)
+        except (KeyError, TypeError, ValueError):
+            return None
+        if names != self._names:
+            if not _PLAIN.issuperset(names):
+                return None
+            self._names = names
+        is_text = isinstance(text, str) and choice.get("finish_reason") is None
+        if not is_text or chunk.get("usage") is not None:
+            return None
+        self._has_begun = True
+        if text:
+            self._by_deltas.add(choice.get("index") or 0)
+        return cast("str", text)
 
     def _read_deltas(self, choices: list[dict[str, Any]]) -> tuple[int, bool, bool]:
         """The size of the deltas, whether one has the finish reason, and whether all were plain, as they are now."""

@@ -1,0 +1,73 @@
+"""The framing of a body: in chunks, of a length, or up to the end of the connection (RFC 9112, 6 and 7.1)."""
+
+import re
+from http.client import HTTPException, IncompleteRead
+
+# The end of the chunk before, and the line with the size of the next; extensions mean nothing.
+_SIZE = re.compile(rb"\r\n([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
+_CRLF = b"\r\n"
+_LONGEST_LINE = 16 * 1024
+
+
+class BadChunk(HTTPException):
+    """A body in chunks breaks the rules of HTTP."""
+
+
+class Body:
+    """Takes the framing off the bytes of a connection, as they come.
+
+    ``ended`` once the body is whole; ``is_followed`` where bytes came after its end.
+    """
+
+    def __init__(self, *, chunked: bool, length: int | None) -> None:
+        # Bytes of the body or chunk that are missing; None up to the end of the connection.
+        self._left = 0 if chunked and length != 0 else length
+        self._chunked = chunked and length != 0
+        # As if a chunk had ended before the first.
+        self._rest = _CRLF
+        self._is_last = self.is_followed = False
+        self.ended = length == 0
+
+    def decode(self, data: bytes) -> bytes:
+        """Returns the bytes of the body in these; no bytes are the end of the connection.
+
+        Raises ``IncompleteRead`` or ``BadChunk``.
+        """
+        if self._left is None:
+            self.ended = not data
+            return data
+        if not data:
+            raise IncompleteRead(b"")
+        if not self._chunked:
+            piece = data[: self._left]
+            self._left -= len(piece)
+            self.ended = not self._left
+            self.is_followed = len(piece) < len(data)
+            return piece
+        data, pieces, at, left = self._rest + data, [], 0, self._left
+        while True:
+            if left:
+                piece = data[at : at + left]
+                pieces.append(piece)
+                at, left = at + len(piece), left - len(piece)
+            if left or self._is_last or (line := _SIZE.match(data, at)) is None:
+                break
+            at, left = line.end(), int(line[1], 16)
+            self._is_last = not left
+        self._left, self._rest = left, data[at:]
+        if self._is_last or self._rest != _CRLF:
+            self._check_rest()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _check_rest(self) -> None:
+        """Looks at the bytes behind the last whole chunk: the end, or the beginning of another chunk's line."""
+        rest = self._rest
+        if self._is_last:
+            # Trailers, and an empty line.
+            end = _CRLF if rest.startswith(_CRLF) else _CRLF * 2
+            _, found, behind = rest.partition(end)
+            self.ended, self.is_followed = bool(found), bool(behind)
+        elif not _CRLF.startswith(rest[:2]) or rest.count(b"\n") > 1:
+            raise BadChunk
+        if len(rest) > _LONGEST_LINE:
+            raise BadChunk
