@@ -87,7 +87,8 @@ class Transfer:
     def _body(self, response: Response) -> Generator[bytes]:
         """Yields the pieces of a body, and gives the connection back to its pool at the end."""
         attempt, limits, size = self.attempt, self._limits, 0
-        if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        coding = response.headers.get("Content-Encoding", "identity").strip().lower()
+        if coding != "identity" and not limits.decodes:
             raise Broken("the answer has an encoding that the request excludes", sent=True)
         too_large = f"the answer is over {limits.max_bytes} bytes"
         if (response.raw.length_remaining or 0) > limits.max_bytes:

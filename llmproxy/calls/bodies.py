@@ -212,8 +212,11 @@ class Parts:
 def _expected(attempt: Attempt, most: int) -> int:
     """The bytes of a body as its head says, else as many as it may have."""
     head = attempt.exchange.head(0) if attempt.exchange is not None else None
+    if head is None or head.headers.get("Content-Encoding"):
+        # The length of a compressed body says little of it.
+        return most
     with suppress(ValueError, TypeError):
-        return min(most, max(LARGE, int(head.headers.get("Content-Length", "")))) if head else most
+        return min(most, max(LARGE, int(head.headers.get("Content-Length", ""))))
     return most
 
 

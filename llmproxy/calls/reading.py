@@ -8,7 +8,7 @@ from itertools import chain
 from math import inf
 
 from config.api.problems import Problem
-from config.http.errors import ExchangeError, TimedOut, TooLarge
+from config.http.errors import ExchangeError, TimedOut, TooLarge, Undecodable
 from config.http.exchange import Exchange
 from llmproxy.calls.admission import Admission
 from llmproxy.calls.attempt import Attempt
@@ -82,7 +82,11 @@ class StreamReader:
             return b""
         if self._failure is not None:
             raise self._failure
-        chunk = self._next_chunk(seconds)
+        try:
+            chunk = self._next_chunk(seconds)
+        except Undecodable:
+            self._note_unread()
+            raise
         if chunk is None:
             return b""
         out = bytearray()
