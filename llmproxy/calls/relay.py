@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -14,20 +15,19 @@ from django.conf import settings
 
 from config.api.problems import InternalError, Problem, ServiceUnavailable
 from config.http.errors import ExchangeError, TimedOut, Unreachable
-from llmproxy.calls import bodies
+from llmproxy.calls import bodies, one_piece
 from llmproxy.calls.attempt import Attempt
 from llmproxy.calls.call import Call, End
 from llmproxy.calls.failover import OverShare, attempts
 from llmproxy.calls.meter import State
 from llmproxy.calls.reading import StreamReader, check_head
 from llmproxy.catalogue import health, limit_names, readiness
-from llmproxy.dialects.failures import FailedAnswer, is_refusal
+from llmproxy.dialects.forms import whole_answer
 from llmproxy.dialects.protocol import (
     KEEP_ALIVE,
     ProviderError,
     ProviderTimeout,
     ProviderUnavailable,
-    UnreadableAnswer,
 )
 
 log = logging.getLogger(__name__)
@@ -92,28 +92,16 @@ def _read_answer(call: Call, attempt: Attempt) -> dict[str, Any]:
         raise OverShare("the provider is silent", sent=True)
     check_head(attempt)
     meter.mark_first_byte()
-    surface = call.admission.request.surface
-    codec = attempt.target.codec(surface)
-    body = b""
+    request = call.admission.request
     try:
         body = bodies.read(call, attempt)
-        answer, meter.report, meter.size = bodies.aside(
-            call, codec.answer, body, target=attempt.target, request=call.admission.request
-        )
     except bodies.NotRead as unread:
         if not call.stop and not isinstance(unread.failure, TimedOut):
-            bodies.note_unread(attempt, surface, unread.tail)
+            bodies.note_unread(attempt, request.surface, unread.tail)
         raise unread.failure from None
-    except FailedAnswer as failed:
-        meter.report = failed.reported
-        raise failed.problem from None
-    except Problem as problem:
-        # As in a stream, an error in place of an answer is a refusal, whatever the status.
-        if is_refusal(body):
-            meter.state = State.ENDED
-        elif isinstance(problem, UnreadableAnswer):
-            bodies.note_unread(attempt, surface, body[-bodies.TAIL :])
-        raise
+    codec = attempt.target.codec(request.surface)
+    work = partial(whole_answer, codec, target=attempt.target, request=request)
+    answer, meter.report, meter.size = one_piece.read(call, attempt, body, work)
     meter.state = State.FINISHED
     return answer
 
@@ -151,6 +139,7 @@ class Stream:
         try:
             self._parts.close()
         finally:
+            self.call.give_back_room()
             # Has no effect where the call is settled already.
             reason = self.call.stop.reason
             self.call.settle(End.CLIENT_GONE if reason is None else reason.end)
@@ -172,7 +161,7 @@ class Stream:
         """What the first target delivers that answers, with keep-alives in silence."""
         with closing(attempts(self.call)) as asked:
             for attempt in asked:
-                reader = self._reader = StreamReader(self.call.admission, attempt, self.call.stop)
+                reader = self._reader = StreamReader(self.call, attempt)
                 try:
                     yield from self._deliver(attempt, reader)
                 except GeneratorExit:
@@ -224,7 +213,11 @@ class Stream:
 def stream(call: Call) -> Stream:
     """Starts a streamed answer. A failure within one keep-alive interval is settled and raised."""
     answer = Stream(call)
-    answer.begin()
+    try:
+        answer.begin()
+    except BaseException:
+        call.give_back_room()
+        raise
     return answer
 
 

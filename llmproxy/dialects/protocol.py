@@ -159,6 +159,9 @@ class Translator(ABC):
 class Codec(ABC):
     """One surface in one dialect: how a request is written for a provider, and how its answer is read."""
 
+    # Whether there are streams of its answers.
+    is_streamed = True
+
     def check(self, request: Any) -> None:  # noqa: B027 - most dialects take every valid request
         """Raises ``InvalidRequest`` for a request that the dialect cannot take, before anything is reserved."""
 
@@ -195,6 +198,18 @@ class Codec(ABC):
     def _write_usage(self, answer: dict[str, Any], charged: TokenUsage) -> None: ...
 
     def translator(self, request: Any, *, target: "Target", called: str | None) -> Translator:
+        raise NotImplementedError("These answers are not streamed.")
+
+    def reporting(self, request: Any) -> Any:
+        """The request as one whose stream tells its caller the usage."""
+        return request
+
+    def told(self, body: bytes) -> bytes:
+        """A whole answer, which ``answer`` has read, as the events by which its provider would have streamed it."""
+        raise NotImplementedError("These answers are not streamed.")
+
+    def gathered(self, events: list[dict[str, Any]]) -> dict[str, Any]:
+        """The whole answer for a caller who would get these events by a translator and its ending."""
         raise NotImplementedError("These answers are not streamed.")
 
 

@@ -23,6 +23,8 @@ from llmproxy.dialects.usage import Report
 LAST = b"[DONE]"
 # The members that all chunks of one answer share.
 _HEAD = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
+# What some servers call their chunks.
+_OTHER_FORMS = frozenset({"chat.completion", "text_completion"})
 
 
 class EventTranslator(ChatTranslator):
@@ -99,6 +101,9 @@ class EventTranslator(ChatTranslator):
         is_ordinary = is_json and is_plain and usage is None and not self._name
         if may_hold_costs(data) and drop_costs(chunk):
             is_ordinary = False
+        if chunk.get("object") in _OTHER_FORMS:
+            # SDKs skip what says that it is no chunk.
+            chunk["object"], is_ordinary = "chat.completion.chunk", False
         # A chunk without a choice has the usage, or what Azure's filter says of the prompt. Users of SDKs read the
         # first choice of each chunk, so it is not for callers: the next chunk says the same, and the usage comes at the
         # end to those that want it.
