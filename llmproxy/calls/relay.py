@@ -55,7 +55,7 @@ def _completed(call: Call, attempt: Attempt, answer: dict[str, Any]) -> dict[str
     """Settles a call that has its answer, and says in this what was charged."""
     end = End.CLIENT_GONE if call.left_at is not None or call.has_left() else End.DONE
     settled = call.settle(end)
-    if not settled.wait(settings.LLM_KEEPALIVE_SECONDS):
+    if not settled.wait(settings.LLM_KEEPALIVE_SECONDS) or settled.is_refused:
         raise ServiceUnavailable
     codec = attempt.target.codec(call.admission.request.surface)
     return codec.completed(
@@ -189,7 +189,7 @@ class Stream:
                 out = b""
         _note_answer(attempt)
         settled = self.call.settle(End.DONE)
-        if not settled.is_set():
+        if not settled.is_set() or settled.is_refused:
             self._has_begun = True
             if out:
                 # These bytes do not wait for the settlement.
@@ -199,7 +199,7 @@ class Stream:
                 if settled.wait(self._keep_alive):
                     break
                 yield KEEP_ALIVE
-            else:
+            if not settled.is_set() or settled.is_refused:
                 raise ServiceUnavailable
         yield out + reader.ending(settled.charged)
 
