@@ -21,7 +21,7 @@ from llmproxy.calls.call import Call, End
 from llmproxy.calls.failover import OverShare, attempts
 from llmproxy.calls.meter import State
 from llmproxy.calls.reading import StreamReader, check_head
-from llmproxy.catalogue import health, limit_names, readiness
+from llmproxy.catalogue import health, known_refusals, limit_names, readiness
 from llmproxy.dialects.forms import whole_answer
 from llmproxy.dialects.protocol import (
     KEEP_ALIVE,
@@ -82,6 +82,7 @@ def _whole_answer(call: Call) -> tuple[Attempt, dict[str, Any]]:
 def _note_answer(attempt: Attempt) -> None:
     health.note_answer(attempt.target, asked_at=attempt.sent_at() or 0.0)
     limit_names.note_answer(attempt.target)
+    known_refusals.note_answer(attempt.target)
 
 
 def _read_answer(call: Call, attempt: Attempt) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from django.conf import settings
 
 from config.api import problems
 from config.api.problems import Problem
+from llmproxy.dialects.model_rules import Refused
 from llmproxy.dialects.sse import Event
 from llmproxy.prompts.estimates import Measure
 from llmproxy.requests.call_request import CallRequest, Surface
@@ -206,11 +207,11 @@ class Codec(ABC):
 
     def told(self, body: bytes) -> bytes:
         """A whole answer, which ``answer`` has read, as the events by which its provider would have streamed it."""
-        raise NotImplementedError("These answers are not streamed.")
+        raise UnreadableAnswer
 
     def gathered(self, events: list[dict[str, Any]]) -> dict[str, Any]:
         """The whole answer for a caller who would get these events by a translator and its ending."""
-        raise NotImplementedError("These answers are not streamed.")
+        raise UnreadableAnswer
 
 
 class Dialect(NamedTuple):
@@ -239,7 +240,7 @@ class Target(NamedTuple):
     ``base_url`` is as the SDK of the dialect takes it. ``members``: those that pass beside the dialect's own, all with
     ``passes_all``. ``fetches``: images and files by URL pass. ``limit_name``: what OpenAI's chat completions call the
     output limit there. ``calls_per_minute`` and ``read_timeout``, in seconds, are the provider's own limits.
-    ``thinks``: the model is known to think before it answers. ``drops``: members that it has refused in this call.
+    ``thinks``: the model is known to think before it answers. ``drops``: what it has refused in this call.
     """
 
     provider: str
@@ -257,7 +258,7 @@ class Target(NamedTuple):
     calls_per_minute: int | None = None
     read_timeout: int | None = None
     thinks: bool = False
-    drops: frozenset[str] = frozenset()
+    drops: frozenset[Refused] = frozenset()
 
     @property
     def route(self) -> RouteKey:
