@@ -45,6 +45,8 @@ BYTES_BESIDE = 1024 * 1024
 TIMES_IN_RESPONSES = 5
 # Its first two events and its last repeat the instructions and tools of the request, perhaps with longer escapes.
 REPEATS_IN_RESPONSES = 6
+# An answer that cites its documents repeats what it cites, each part perhaps several times, in few tokens.
+TIMES_CITED = 4
 # The end of an answer that cannot be read, where its usage stands.
 TAIL = 64 * 1024
 # What a server writes of a large answer at once.
@@ -130,6 +132,8 @@ def most_bytes(admission: Admission, *, streamed: bool = False) -> int:
     times = TIMES_IN_RESPONSES if is_stream and request.surface is Surface.RESPONSES else 1
     limit = admission.reservation.output_limit
     repeated = REPEATS_IN_RESPONSES * admission.size if request.surface is Surface.RESPONSES else 0
+    if request.cites:
+        repeated += TIMES_CITED * admission.size
     return min(MAX_ANSWER, times * (BYTES_BESIDE + limit * BYTES_A_TOKEN) + repeated)
 
 

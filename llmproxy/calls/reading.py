@@ -12,12 +12,13 @@ from config.api.problems import Problem
 from config.http.errors import ExchangeError, TimedOut, TooLarge, Undecodable
 from config.http.exchange import Exchange
 from llmproxy.calls import one_piece
-from llmproxy.calls.attempt import Attempt
-from llmproxy.calls.bodies import TAIL, Body, most_bytes, note_unread
+from llmproxy.calls.attempt import MAX_ANSWER, Attempt
+from llmproxy.calls.bodies import BYTES_A_TOKEN, TAIL, Body, most_bytes, note_unread
 from llmproxy.calls.call import Call
 from llmproxy.calls.meter import State
 from llmproxy.dialects.failures import is_refusal
 from llmproxy.dialects.forms import from_first_sign, retold
+from llmproxy.dialects.passing import sources_size
 from llmproxy.dialects.protocol import (
     KEEP_ALIVE,
     Piece,
@@ -69,9 +70,10 @@ class StreamReader:
         self._is_within = False
         # The end of the wait for usage and last event, once the answer has ended.
         self._end_by: float | None = None
-        # The most bytes of the stream, those that have come, and once it cannot be read, why, and its end.
+        # The most bytes of the stream, those that have come, of these what it says of its sources, and once it cannot
+        # be read, why, and its end.
         self._most = most_bytes(admission)
-        self._size = 0
+        self._size = self._sources = 0
         self._unread: UnreadableAnswer | TooLarge | None = None
         self._tail, self._read_until = b"", inf
         # What has come without a sign of its form, None once there was one, and an answer in one piece.
@@ -226,7 +228,7 @@ class StreamReader:
                 self._body = Body(self._call, self._attempt)
                 self._body.add(said)
                 return None
-        if self._size > self._most:
+        if self._size > MAX_ANSWER or self._size - self._sources > self._most:
             return TooLarge(f"the answer is over {self._most} bytes", sent=True)
         return None
 
@@ -261,6 +263,8 @@ class StreamReader:
     def _read_event(
         self, event: Event, rest: Iterator[Event], out: bytearray, *, is_end: bool
     ) -> Problem | None:
+        if len(event.raw) > BYTES_A_TOKEN and event.data is not None:
+            self._sources += sources_size(event.data)
         return self._take(self._translator.piece(event), rest, out, is_end=is_end)
 
     def _take(
