@@ -53,7 +53,7 @@ class Limits(NamedTuple):
     `connect_timeout` covers name look-up, connection and TLS together, `address_timeout` one address of the name;
     `first_byte_timeout` each silence from there to the first byte of the body, `read_timeout` each silence after it;
     `deadline` everything; `max_bytes` the body of the answer. No new attempt begins after `retry_until`, and few are
-    made where the call `has_next`, another route.
+    made where the call `has_next`, another route. ``decodes``: the consumer decodes a compressed body.
     """
 
     connect_timeout: float
@@ -64,6 +64,7 @@ class Limits(NamedTuple):
     retry_until: float = 0.0
     has_next: bool = False
     address_timeout: float | None = None
+    decodes: bool = False
 
     def left(self) -> float:
         return self.deadline - time.monotonic()

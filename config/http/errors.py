@@ -34,6 +34,10 @@ class Broken(ExchangeError):
     reason = "truncated"
 
 
+class Undecodable(Broken):
+    """The body has a coding that is unknown or broken."""
+
+
 class TimedOut(ExchangeError):
     """The server was silent for longer than the read timeout, or the deadline passed."""
 

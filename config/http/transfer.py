@@ -65,7 +65,8 @@ class Transfer:
         assert response is not None
         assert attempt.answer is not None
         raw = response.raw
-        if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        coding = response.headers.get("Content-Encoding", "identity").strip().lower()
+        if coding != "identity" and not limits.decodes:
             raise Broken("the answer has an encoding that the request excludes", sent=True)
         if (raw.length_remaining or 0) > limits.max_bytes:
             raise self._too_large()

@@ -13,6 +13,7 @@ from config.http.client import Limits
 from config.http.exchange import Exchange
 from llmproxy.calls.admission import Admission
 from llmproxy.calls.meter import Meter
+from llmproxy.catalogue import known_refusals
 from llmproxy.catalogue.choosing import Choice
 from llmproxy.dialects import asking
 from llmproxy.dialects.model_rules import left_out, told
@@ -99,7 +100,8 @@ class Attempt:
 
     def _taken(self, request: CallRequest) -> CallRequest:
         """The request without the members that the target's model does not take."""
-        names = left_out(request.members, model=self.target.model, also=self.target.drops)
+        refused = known_refusals.refused_by(self.target)
+        names = left_out(request.members, model=self.target.model, also=refused)
         if not names:
             return request
         self.dropped = told(request.members, names)

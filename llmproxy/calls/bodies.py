@@ -24,6 +24,7 @@ from llmproxy.calls.admission import Admission
 from llmproxy.calls.attempt import MAX_ANSWER, Attempt
 from llmproxy.calls.call import Call
 from llmproxy.dialects.failures import last_usage
+from llmproxy.dialects.reading import parse_json
 from llmproxy.dialects.usage import reported, reported_input
 from llmproxy.requests.call_request import Surface
 
@@ -44,6 +45,8 @@ BYTES_BESIDE = 1024 * 1024
 TIMES_IN_RESPONSES = 5
 # Its first two events and its last repeat the instructions and tools of the request, perhaps with longer escapes.
 REPEATS_IN_RESPONSES = 6
+# An answer that cites its documents repeats what it cites, each part perhaps several times, in few tokens.
+TIMES_CITED = 4
 # The end of an answer that cannot be read, where its usage stands.
 TAIL = 64 * 1024
 # What a server writes of a large answer at once.
@@ -117,43 +120,82 @@ _aside = Aside("Many large answers are being read just now. Please try again in 
 _turn = Lock()
 
 
-def most_bytes(admission: Admission) -> int:
-    """The bytes that an answer may have, by its output limit, which embeddings have not."""
+def most_bytes(admission: Admission, *, streamed: bool = False) -> int:
+    """The bytes that an answer may have, by its output limit, which embeddings have not.
+
+    ``streamed``: it is a stream, whatever was asked for.
+    """
     request = admission.request
     if request.surface is Surface.EMBEDDINGS:
         return MAX_ANSWER
-    times = TIMES_IN_RESPONSES if request.stream and request.surface is Surface.RESPONSES else 1
+    is_stream = request.stream or streamed
+    times = TIMES_IN_RESPONSES if is_stream and request.surface is Surface.RESPONSES else 1
     limit = admission.reservation.output_limit
     repeated = REPEATS_IN_RESPONSES * admission.size if request.surface is Surface.RESPONSES else 0
+    if request.cites:
+        repeated += TIMES_CITED * admission.size
     return min(MAX_ANSWER, times * (BYTES_BESIDE + limit * BYTES_A_TOKEN) + repeated)
 
 
-def read(call: Call, attempt: Attempt) -> bytes:
-    """The body of an answer whose head has come. Raises ``NotRead``; one that is too large is read to its end.
+class Body:
+    """The bytes of an answer in one piece, as they come; of one that is too large the end alone is kept.
 
     Where its length was not known, the room is as large as it may be until it is read.
     """
-    # That of another route's answer.
-    call.give_back_room()
-    pieces: list[bytes] = []
-    size, most, exchange = 0, most_bytes(call.admission), attempt.exchange
+
+    def __init__(self, call: Call, attempt: Attempt) -> None:
+        # That of another route's answer.
+        call.give_back_room()
+        self._call, self._attempt = call, attempt
+        self._most = most_bytes(call.admission, streamed=_is_stream(attempt))
+        self._pieces: list[bytes] = []
+        self.size = 0
+
+    @property
+    def tail(self) -> bytes:
+        return b"".join(self._pieces)[-TAIL:]
+
+    def add(self, piece: bytes) -> None:
+        """Adds what has come; a large one waits for its room here."""
+        self._pieces.append(piece)
+        self.size += len(piece)
+        if self.size > self._most:
+            self._call.give_back_room()
+            self._pieces = [self.tail]
+        elif self.size > LARGE and self._call.room is None:
+            _take_room(self._call, _expected(self._attempt, self._most))
+
+    def is_object(self) -> bool:
+        """Whether it is a whole object already, as of a server that leaves the connection open; not asked of a large
+        one."""
+        if self.size > LARGE:
+            return False
+        try:
+            parse_json(b"".join(self._pieces))
+        except ValueError:
+            return False
+        return True
+
+    def whole(self) -> bytes:
+        """All of it, at its end. Raises ``TooLarge``."""
+        if self.size > self._most:
+            raise TooLarge(f"the answer is over {self._most} bytes", sent=True)
+        if self._call.room is not None:
+            _keep_room(self._call, self.size, of=_expected(self._attempt, self._most))
+        self._pieces = [b"".join(self._pieces)]
+        return self._pieces[0]
+
+
+def read(call: Call, attempt: Attempt) -> bytes:
+    """The body of an answer whose head has come. Raises ``NotRead``; one that is too large is read to its end."""
+    body, exchange = Body(call, attempt), attempt.exchange
     assert exchange is not None
     try:
         for piece in exchange:
-            pieces.append(piece)
-            size += len(piece)
-            if size > most:
-                call.give_back_room()
-                pieces = [b"".join(pieces)[-TAIL:]]
-            elif size > LARGE and call.room is None:
-                _take_room(call, _expected(attempt, most))
-        if size > most:
-            raise TooLarge(f"the answer is over {most} bytes", sent=True)
+            body.add(piece)
+        return body.whole()
     except ExchangeError as failure:
-        raise NotRead(failure, b"".join(pieces)[-TAIL:]) from None
-    if call.room is not None:
-        _keep_room(call, size, of=_expected(attempt, most))
-    return b"".join(pieces)
+        raise NotRead(failure, body.tail) from None
 
 
 def note_unread(attempt: Attempt, surface: Surface, tail: bytes) -> None:
@@ -209,11 +251,20 @@ class Parts:
         self._call.give_back_room()
 
 
+def _is_stream(attempt: Attempt) -> bool:
+    """Whether an answer says that it is a stream of events."""
+    head = attempt.exchange.head(0) if attempt.exchange is not None else None
+    return head is not None and "event-stream" in head.headers.get("Content-Type", "").lower()
+
+
 def _expected(attempt: Attempt, most: int) -> int:
     """The bytes of a body as its head says, else as many as it may have."""
     head = attempt.exchange.head(0) if attempt.exchange is not None else None
+    if head is None or head.headers.get("Content-Encoding"):
+        # The length of a compressed body says little of it.
+        return most
     with suppress(ValueError, TypeError):
-        return min(most, max(LARGE, int(head.headers.get("Content-Length", "")))) if head else most
+        return min(most, max(LARGE, int(head.headers.get("Content-Length", ""))))
     return most
 
 

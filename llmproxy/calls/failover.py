@@ -138,8 +138,10 @@ def _asked_otherwise(call: Call, attempt: Attempt) -> Target | None:
     match attempt.failure:
         case LimitNameRefused() if is_first_name:
             return target._replace(limit_name=other_limit_name(target.limit_name))
-        case MemberRefused(member=member) if member in request.members and not target.drops:
-            return target._replace(drops=frozenset({member}))
+        case MemberRefused(refused=refused) if (
+            refused.member in request.members and not target.drops
+        ):
+            return target._replace(drops=frozenset({refused}))
     return None
 
 

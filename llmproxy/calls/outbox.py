@@ -35,7 +35,10 @@ MOST_PENDING = 4_096
 
 
 class Settled(Event):
-    """Set after the settlement; ``after`` says what it left, unless another had settled the record."""
+    """Set after the settlement; ``after`` says what it left, unless another had settled the record.
+
+    One that the database has refused (``is_refused``) is set too: only the sweep settles it, and nobody waits for that.
+    """
 
     def __init__(self, settlement: Settlement) -> None:
         super().__init__()
@@ -45,6 +48,7 @@ class Settled(Event):
         self.after: After | None = None
         # Whether the database was away, or has refused it.
         self.has_failed = False
+        self.is_refused = False
 
     @property
     def charged(self) -> TokenUsage:
@@ -117,11 +121,10 @@ class Outbox:
             return False
         except Exception:
             # A settlement that the database refuses must not delay the others; the sweep settles it.
-            settled.has_failed = True
+            settled.has_failed = settled.is_refused = True
             log.exception("settlement_failed")
-        else:
-            settled.set()
         self._pending.discard(settled)
+        settled.set()
         return True
 
 

@@ -4,18 +4,21 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from math import inf
 
 from config.api.problems import Problem
-from config.http.errors import ExchangeError, TimedOut, TooLarge
+from config.http.errors import ExchangeError, TimedOut, TooLarge, Undecodable
 from config.http.exchange import Exchange
-from llmproxy.calls.admission import Admission
-from llmproxy.calls.attempt import Attempt
-from llmproxy.calls.bodies import TAIL, most_bytes, note_unread
+from llmproxy.calls import one_piece
+from llmproxy.calls.attempt import MAX_ANSWER, Attempt
+from llmproxy.calls.bodies import BYTES_A_TOKEN, TAIL, Body, most_bytes, note_unread
+from llmproxy.calls.call import Call
 from llmproxy.calls.meter import RUNAWAY_BYTES, State
-from llmproxy.calls.stop import Stop
 from llmproxy.dialects.failures import is_refusal
+from llmproxy.dialects.forms import from_first_sign, is_undecided, retold
+from llmproxy.dialects.passing import sources_size
 from llmproxy.dialects.protocol import (
     KEEP_ALIVE,
     Piece,
@@ -44,9 +47,10 @@ MAX_REFUSAL = 64 * 1024
 class StreamReader:
     """The events of one attempt, and their meaning for the caller; its meter counts them."""
 
-    def __init__(self, admission: Admission, attempt: Attempt, stop: Stop) -> None:
+    def __init__(self, call: Call, attempt: Attempt) -> None:
         assert attempt.exchange is not None
-        self._stop = stop
+        admission = call.admission
+        self._call, self._stop = call, call.stop
         self._attempt = attempt
         self._exchange = attempt.exchange
         self._meter = attempt.meter
@@ -67,11 +71,15 @@ class StreamReader:
         self._is_within = False
         # The end of the wait for usage and last event, once the answer has ended.
         self._end_by: float | None = None
-        # The most bytes of the stream, those that have come, and once it cannot be read, why, and its end.
+        # The most bytes of the stream, those that have come, of these what it says of its sources, and once it cannot
+        # be read, why, and its end.
         self._most = most_bytes(admission)
-        self._size = 0
+        self._size = self._sources = 0
         self._unread: UnreadableAnswer | TooLarge | None = None
         self._tail, self._read_until = b"", inf
+        # What has come without a sign of its form, None once there was one, and an answer in one piece.
+        self._unsaid: bytes | None = b""
+        self._body: Body | None = None
 
     def receive(self, seconds: float) -> bytes:
         """The caller's part of what comes within so many seconds, b"" for nothing.
@@ -84,7 +92,13 @@ class StreamReader:
             return b""
         if self._failure is not None:
             raise self._failure
-        chunk = self._next_chunk(seconds)
+        if self._body is not None:
+            return self._read_in_one_piece(seconds, self._body)
+        try:
+            chunk = self._next_chunk(seconds)
+        except Undecodable:
+            self._note_unread()
+            raise
         if chunk is None:
             return b""
         out = bytearray()
@@ -133,6 +147,9 @@ class StreamReader:
         """Reads on after the caller has gone, where only the usage is missing, and to the end of a whole body."""
         if self._unread is not None:
             self._note_unread()
+        if self._body is not None and not (self.is_over or self._meter.has_output):
+            note_unread(self._attempt, self._surface, self._body.tail)
+            return
         until = time.monotonic() + USAGE_SECONDS
         with suppress(ExchangeError, Problem):
             while (
@@ -176,7 +193,7 @@ class StreamReader:
 
     def _read(self, chunk: bytes, out: bytearray) -> Problem | TooLarge | None:
         """Adds the caller's part of these bytes to ``out``; returns a failure, of the provider or of this reader."""
-        if (failure := self._look_at(chunk)) is not None:
+        if (failure := self._look_at(chunk)) is not None or self._body is not None:
             return failure
         try:
             events = self._parser.feed(chunk) if chunk else self._parser.finish()
@@ -200,28 +217,71 @@ class StreamReader:
     def _look_at(self, chunk: bytes) -> Problem | TooLarge | None:
         """The failure of bytes that are no events, or too many."""
         self._size += len(chunk)
-        if chunk and self._meter.first_byte_at is None:
+        if chunk:
             self._meter.mark_first_byte()
-            if chunk.lstrip().startswith(PAGE):
+        if self._unsaid is not None:
+            self._unsaid = said = from_first_sign(self._unsaid + chunk)
+            if not is_undecided(said):
+                self._unsaid = None
+            if said.startswith(PAGE):
                 return ProviderError()
-            if chunk.lstrip().startswith(OBJECT):
-                # An error, or a whole answer.
+            if said.startswith(OBJECT):
+                # An error, or an answer in one piece.
                 self._read_until = time.monotonic() + REFUSAL_SECONDS
-                return UnreadableAnswer()
-        if self._size > self._most:
+                self._body = Body(self._call, self._attempt)
+                self._body.add(said)
+                return None
+        if self._size > MAX_ANSWER or self._size - self._sources > self._most:
             return TooLarge(f"the answer is over {self._most} bytes", sent=True)
         return None
+
+    def _read_in_one_piece(self, seconds: float, body: Body) -> bytes:
+        """Reads on in an answer in one piece; at its end the events that it would have been."""
+        try:
+            chunk = self._next_chunk(seconds)
+        except ExchangeError:
+            if self._stop:
+                note_unread(self._attempt, self._surface, body.tail)
+                raise
+            # What is whole shows it.
+            chunk = b""
+        if chunk:
+            body.add(chunk)
+        is_left = chunk is None and time.monotonic() >= self._read_until and body.is_object()
+        if chunk or (chunk is None and not is_left):
+            return b""
+        try:
+            whole = body.whole()
+        except TooLarge:
+            note_unread(self._attempt, self._surface, body.tail)
+            raise
+        target, request = self._attempt.target, self._call.admission.request
+        codec, out = target.codec(self._surface), bytearray()
+        work = partial(retold, codec, self._translator, target=target, request=request)
+        for piece in one_piece.read(self._call, self._attempt, whole, work):
+            if (failure := self._take(piece, iter(()), out, is_end=False)) is not None:
+                raise failure
+        return bytes(out)
 
     def _read_event(
         self, event: Event, rest: Iterator[Event], out: bytearray, *, is_end: bool
     ) -> Problem | None:
-        meter, piece = self._meter, self._translator.piece(event)
+        meter = self._meter
+        if len(event.raw) > BYTES_A_TOKEN and event.data is not None:
+            self._sources += sources_size(event.data)
+        piece = self._translator.piece(event)
         if piece.is_text and meter.state is State.DELIVERING and meter.report is None:
             # Nearly every event: a text for the caller, and nothing else.
             meter.count_delta(piece.size)
             out += piece.forward
             is_within = meter.deltas <= self._limit and meter.size <= self._most_text
             return None if is_within else self._runaway()
+        return self._take(piece, rest, out, is_end=is_end)
+
+    def _take(
+        self, piece: Piece, rest: Iterator[Event], out: bytearray, *, is_end: bool
+    ) -> Problem | None:
+        meter = self._meter
         if piece.failed is not None and not (is_end and meter.is_finished):
             self._count_failure(piece, rest)
             return piece.failed

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -14,20 +15,19 @@ from django.conf import settings
 
 from config.api.problems import InternalError, Problem, ServiceUnavailable
 from config.http.errors import ExchangeError, TimedOut, Unreachable
-from llmproxy.calls import bodies
+from llmproxy.calls import bodies, one_piece
 from llmproxy.calls.attempt import Attempt
 from llmproxy.calls.call import Call, End
 from llmproxy.calls.failover import OverShare, attempts
 from llmproxy.calls.meter import State
 from llmproxy.calls.reading import StreamReader, check_head
-from llmproxy.catalogue import health, limit_names, readiness
-from llmproxy.dialects.failures import FailedAnswer, is_refusal
+from llmproxy.catalogue import health, known_refusals, limit_names, readiness
+from llmproxy.dialects.forms import whole_answer
 from llmproxy.dialects.protocol import (
     KEEP_ALIVE,
     ProviderError,
     ProviderTimeout,
     ProviderUnavailable,
-    UnreadableAnswer,
 )
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ def _completed(call: Call, attempt: Attempt, answer: dict[str, Any]) -> dict[str
     """Settles a call that has its answer, and says in this what was charged."""
     end = End.CLIENT_GONE if call.left_at is not None or call.has_left() else End.DONE
     settled = call.settle(end)
-    if not settled.wait(settings.LLM_KEEPALIVE_SECONDS):
+    if not settled.wait(settings.LLM_KEEPALIVE_SECONDS) or settled.is_refused:
         raise ServiceUnavailable
     codec = attempt.target.codec(call.admission.request.surface)
     return codec.completed(
@@ -82,6 +82,7 @@ def _whole_answer(call: Call) -> tuple[Attempt, dict[str, Any]]:
 def _note_answer(attempt: Attempt) -> None:
     health.note_answer(attempt.target, asked_at=attempt.sent_at() or 0.0)
     limit_names.note_answer(attempt.target)
+    known_refusals.note_answer(attempt.target)
 
 
 def _read_answer(call: Call, attempt: Attempt) -> dict[str, Any]:
@@ -92,28 +93,16 @@ def _read_answer(call: Call, attempt: Attempt) -> dict[str, Any]:
         raise OverShare("the provider is silent", sent=True)
     check_head(attempt)
     meter.mark_first_byte()
-    surface = call.admission.request.surface
-    codec = attempt.target.codec(surface)
-    body = b""
+    request = call.admission.request
     try:
         body = bodies.read(call, attempt)
-        answer, meter.report, meter.size = bodies.aside(
-            call, codec.answer, body, target=attempt.target, request=call.admission.request
-        )
     except bodies.NotRead as unread:
         if not call.stop and not isinstance(unread.failure, TimedOut):
-            bodies.note_unread(attempt, surface, unread.tail)
+            bodies.note_unread(attempt, request.surface, unread.tail)
         raise unread.failure from None
-    except FailedAnswer as failed:
-        meter.report = failed.reported
-        raise failed.problem from None
-    except Problem as problem:
-        # As in a stream, an error in place of an answer is a refusal, whatever the status.
-        if is_refusal(body):
-            meter.state = State.ENDED
-        elif isinstance(problem, UnreadableAnswer):
-            bodies.note_unread(attempt, surface, body[-bodies.TAIL :])
-        raise
+    codec = attempt.target.codec(request.surface)
+    work = partial(whole_answer, codec, target=attempt.target, request=request)
+    answer, meter.report, meter.size = one_piece.read(call, attempt, body, work)
     meter.state = State.FINISHED
     return answer
 
@@ -151,6 +140,7 @@ class Stream:
         try:
             self._parts.close()
         finally:
+            self.call.give_back_room()
             # Has no effect where the call is settled already.
             reason = self.call.stop.reason
             self.call.settle(End.CLIENT_GONE if reason is None else reason.end)
@@ -172,7 +162,7 @@ class Stream:
         """What the first target delivers that answers, with keep-alives in silence."""
         with closing(attempts(self.call)) as asked:
             for attempt in asked:
-                reader = self._reader = StreamReader(self.call.admission, attempt, self.call.stop)
+                reader = self._reader = StreamReader(self.call, attempt)
                 try:
                     yield from self._deliver(attempt, reader)
                 except GeneratorExit:
@@ -203,7 +193,7 @@ class Stream:
                     out = reader.receive(self._keep_alive) if attempt.meter.has_output else b""
         _note_answer(attempt)
         settled = self.call.settle(End.DONE)
-        if not settled.is_set():
+        if not settled.is_set() or settled.is_refused:
             self._has_begun = True
             if out:
                 # These bytes do not wait for the settlement.
@@ -213,7 +203,7 @@ class Stream:
                 if settled.wait(self._keep_alive):
                     break
                 yield KEEP_ALIVE
-            else:
+            if not settled.is_set() or settled.is_refused:
                 raise ServiceUnavailable
         yield out + reader.ending(settled.charged)
 
@@ -227,7 +217,11 @@ class Stream:
 def stream(call: Call) -> Stream:
     """Starts a streamed answer. A failure within one keep-alive interval is settled and raised."""
     answer = Stream(call)
-    answer.begin()
+    try:
+        answer.begin()
+    except BaseException:
+        call.give_back_room()
+        raise
     return answer
 
 

@@ -12,6 +12,7 @@ from config.http.errors import ExchangeError
 from llmproxy.catalogue.choosing import surfaces_of, target_of
 from llmproxy.dialects.asking import ask_once
 from llmproxy.dialects.failures import FailedAnswer
+from llmproxy.dialects.forms import whole_answer
 from llmproxy.dialects.protocol import NO_HEADERS, ProviderError, TokenUsage
 from llmproxy.dialects.refusals import problem_of, refuses_credential
 from llmproxy.models import Route
@@ -78,5 +79,5 @@ def _asked(route: Route) -> TokenUsage | None:
         )
     if head.status != 200:
         raise problem_of(head.status, head.headers, body, key=target.key())
-    _, usage, _ = codec.answer(body, target=target, request=request)
+    _, usage, _ = whole_answer(codec, body, target=target, request=request)
     return usage

@@ -5,6 +5,7 @@ import time
 from django.conf import settings
 
 from config.http.client import Client, Limits
+from config.http.decoding import DecodedExchange
 from config.http.exchange import Exchange
 from config.http.transfer import Head
 from llmproxy.dialects.protocol import ProviderRequest
@@ -15,7 +16,8 @@ _client = Client(ca_bundle=settings.LLM_CA_BUNDLE or None)
 def begin(request: ProviderRequest, *, limits: Limits) -> Exchange:
     """Sends a request."""
     url, headers, body = request
-    return Exchange(_client, url=url, headers=headers, body=body, limits=limits)
+    given = limits._replace(decodes=True)
+    return DecodedExchange(_client, url=url, headers=headers, body=body, limits=given)
 
 
 def ask_once(request: ProviderRequest, *, seconds: float, most_bytes: int) -> tuple[Head, bytes]:

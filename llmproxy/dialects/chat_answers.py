@@ -1,13 +1,16 @@
 """What callers of chat completions get in the same way from providers of every dialect."""
 
+from dataclasses import replace
 from typing import Any
 
 from config.api.handlers import openai_error
 from config.api.problems import Problem
 from config.middleware.request_id import current as request_id
+from llmproxy.dialects.gathering import completion_of
 from llmproxy.dialects.protocol import Codec, TokenUsage, Translator
 from llmproxy.dialects.reading import usage_of
 from llmproxy.dialects.sse import data_event
+from llmproxy.requests.chat import Chat
 
 DONE = b"data: [DONE]\n\n"
 
@@ -17,6 +20,12 @@ class ChatCodec(Codec):
 
     def _write_usage(self, answer: dict[str, Any], charged: TokenUsage) -> None:
         answer["usage"] = usage_of(charged)
+
+    def reporting(self, request: Chat) -> Chat:
+        return replace(request, include_usage=True)
+
+    def gathered(self, events: list[dict[str, Any]]) -> dict[str, Any]:
+        return completion_of(events)
 
 
 class ChatTranslator(Translator):

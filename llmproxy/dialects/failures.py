@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from json import JSONDecoder, dumps
 from math import ceil
 from typing import Any
 
 from config.api.problems import Problem
 from llmproxy.dialects import ends
-from llmproxy.dialects.protocol import TokenUsage, UnreadableAnswer
+from llmproxy.dialects.protocol import MALFORMED, PromptUsage, TokenUsage, UnreadableAnswer
 from llmproxy.dialects.reading import parse_json
 from llmproxy.dialects.refusals import error_in, is_too_long, problem_of
 from llmproxy.dialects.usage import reported
@@ -64,12 +65,27 @@ _MADE = ("choices", "output", "content", "usage")
 
 
 class FailedAnswer(Exception):
-    """A failure in place of a whole answer, whose tokens the provider reports."""
+    """A failure in place of a whole answer, and what it costs.
 
-    def __init__(self, problem: Problem, reported: TokenUsage) -> None:
+    ``reported`` and ``prompt`` are what the provider reports of it, ``size`` the bytes of the output that stands in it.
+    ``is_refusal``: nothing of an answer was made.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        reported: TokenUsage | None,
+        *,
+        size: int = 0,
+        prompt: PromptUsage | None = None,
+        is_refusal: bool = False,
+    ) -> None:
         super().__init__(problem.code)
         self.problem = problem
         self.reported = reported
+        self.size = size
+        self.prompt = prompt
+        self.is_refusal = is_refusal
 
 
 # The brackets of JSON, the blank line that ends an event, and strings, within which neither means anything.
@@ -158,18 +174,22 @@ def raise_failure(
     key: Callable[[], str],
     error: Any = None,
     reported: Callable[[Any], TokenUsage | None] = reported,
+    size_of: Callable[[Any], int] = lambda _: 0,
 ) -> None:
     """Raises what a whole answer says of its failure, where it is one, or has no list of what was ``made``.
 
-    ``error`` is that of a part of it.
+    ``error`` is that of a part of it. ``size_of`` finds the bytes of output in what was made, and may not know its
+    form.
     """
     has_failed = is_failure(answer)
     if has_failed or error or not isinstance(made, list):
         problem: Problem = UnreadableAnswer()
         if has_failed or error:
             problem = failure_of(answer, key=key()) if has_failed else failed_part(error, key=key())
-        known = reported(answer.get("usage"))
-        raise problem if known is None else FailedAnswer(problem, known)
+        known, size = reported(answer.get("usage")), 0
+        with suppress(*MALFORMED):
+            size = size_of(made) if isinstance(made, list) else 0
+        raise FailedAnswer(problem, known, size=size) if known or size else problem
 
 
 def failure_of(answer: dict[str, Any], *, key: str) -> Problem:

@@ -28,6 +28,20 @@ DROPPABLE = frozenset({*_SAMPLING, *_OF_REASONING})
 EFFORT = "reasoning_effort"
 
 
+class Refused(NamedTuple):
+    """A member that a provider has refused: with ``beside`` only where that one is there too.
+
+    ``is_lasting``: it will be refused again, whatever else a call asks for.
+    """
+
+    member: str
+    beside: str | None = None
+    is_lasting: bool = True
+
+    def is_in(self, members: Members) -> bool:
+        return self.member in members and (self.beside is None or self.beside in members)
+
+
 class _Rule(NamedTuple):
     """The models by their name, whatever path or vendor stands before it, and the members that they refuse.
 
@@ -66,9 +80,9 @@ def refuses(model: str, member: str) -> bool:
     return any(member in rule.refuses for rule in _rules_of(model))
 
 
-def left_out(members: Members, *, model: str, also: Iterable[str] = ()) -> frozenset[str]:
+def left_out(members: Members, *, model: str, also: Iterable[Refused] = ()) -> frozenset[str]:
     """The members of a call that are not sent to a model, ``also`` those that it has refused."""
-    names = {each for each in also if each in members}
+    names = {each.member for each in also if each.is_in(members)}
     for rule in _rules_of(model):
         names |= {each for each in rule.refuses if each in DROPPABLE and _says(members, each)}
         both = [each for each in rule.together if each in members]

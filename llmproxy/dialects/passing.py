@@ -8,13 +8,20 @@ import re
 from itertools import repeat
 from typing import Any
 
-from llmproxy.dialects.reading import size_of
+import orjson
+
+from llmproxy.dialects.reading import parse_json, size_of
 
 _COST = re.compile("cost|price|billing", re.IGNORECASE)
 # Further names within a usage, which is nothing but counts and costs.
 _COST_IN_USAGE = re.compile("cost|price|billing|billed|byok|credit", re.IGNORECASE)
 # What the model or the caller wrote: names within are their own.
 _WRITTEN = frozenset({"input", "arguments", "action", "operation", "tools", "text"})
+# What a server found for an answer, by any server's name: it has no part in its tokens, and may come in every event.
+_SOURCES = frozenset({
+    "citations", "citation", "annotations", "annotation", "search_results", "sources", "images", "videos",
+    "related_questions",
+})  # fmt: skip
 # Text in the names of an unknown member counts beyond this length.
 _LONGEST_NAME = 64
 
@@ -67,6 +74,23 @@ def text_size(value: Any) -> int:
     if isinstance(value, dict):
         return sum(max(0, len(name) - _LONGEST_NAME) + text_size(value[name]) for name in value)
     return 0
+
+
+def sources_size(data: bytes) -> int:
+    """The bytes of what an event says of its sources, whose length no output limit bounds."""
+    size = 0
+    try:
+        left = [parse_json(data)[0]]
+        while left:
+            value = left.pop()
+            if isinstance(value, dict):
+                size += sum(len(orjson.dumps(value[name])) for name in _SOURCES & value.keys())
+                left += [each for name, each in value.items() if name not in _SOURCES]
+            elif isinstance(value, list):
+                left += value
+    except (ValueError, TypeError):
+        return 0
+    return size
 
 
 class AsItCame:

@@ -12,6 +12,7 @@ from django.conf import settings
 
 from config.api import problems
 from config.api.problems import Problem
+from llmproxy.dialects.model_rules import Refused
 from llmproxy.dialects.sse import Event
 from llmproxy.prompts.estimates import Measure
 from llmproxy.requests.call_request import CallRequest, Surface
@@ -160,6 +161,9 @@ class Translator(ABC):
 class Codec(ABC):
     """One surface in one dialect: how a request is written for a provider, and how its answer is read."""
 
+    # Whether there are streams of its answers.
+    is_streamed = True
+
     def check(self, request: Any) -> None:  # noqa: B027 - most dialects take every valid request
         """Raises ``InvalidRequest`` for a request that the dialect cannot take, before anything is reserved."""
 
@@ -198,6 +202,18 @@ class Codec(ABC):
     def translator(self, request: Any, *, target: "Target", called: str | None) -> Translator:
         raise NotImplementedError("These answers are not streamed.")
 
+    def reporting(self, request: Any) -> Any:
+        """The request as one whose stream tells its caller the usage."""
+        return request
+
+    def told(self, body: bytes) -> bytes:
+        """A whole answer, which ``answer`` has read, as the events by which its provider would have streamed it."""
+        raise UnreadableAnswer
+
+    def gathered(self, events: list[dict[str, Any]]) -> dict[str, Any]:
+        """The whole answer for a caller who would get these events by a translator and its ending."""
+        raise UnreadableAnswer
+
 
 class Dialect(NamedTuple):
     """An API that providers speak.
@@ -225,7 +241,7 @@ class Target(NamedTuple):
     ``base_url`` is as the SDK of the dialect takes it. ``members``: those that pass beside the dialect's own, all with
     ``passes_all``. ``fetches``: images and files by URL pass. ``limit_name``: what OpenAI's chat completions call the
     output limit there. ``calls_per_minute`` and ``read_timeout``, in seconds, are the provider's own limits.
-    ``thinks``: the model is known to think before it answers. ``drops``: members that it has refused in this call.
+    ``thinks``: the model is known to think before it answers. ``drops``: what it has refused in this call.
     """
 
     provider: str
@@ -243,7 +259,7 @@ class Target(NamedTuple):
     calls_per_minute: int | None = None
     read_timeout: int | None = None
     thinks: bool = False
-    drops: frozenset[str] = frozenset()
+    drops: frozenset[Refused] = frozenset()
 
     @property
     def route(self) -> RouteKey:

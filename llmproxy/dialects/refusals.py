@@ -9,7 +9,7 @@ from typing import Any
 from config.api.problems import Problem
 from config.http.retries import retry_after
 from llmproxy.dialects.cleaning import cleaned
-from llmproxy.dialects.model_rules import DROPPABLE
+from llmproxy.dialects.model_rules import DROPPABLE, Refused
 from llmproxy.dialects.protocol import (
     ProviderError,
     ProviderRejected,
@@ -83,6 +83,12 @@ _MEMBER_REFUSED = re.compile(
     rf"|\bextra_forbidden\b.{{0,60}}{_named_member('extra')}",
     re.IGNORECASE,
 )
+# How they say that it is refused beside something else that a call asks for, and not by the model as such.
+_CONDITION = re.compile(
+    r"\b(?:when|while|if|unless|together|combin\w{2,9}|alongside|because|for (?:streaming|this request))\b"
+    r"|\bwith (?!(?:this|the|that|your|our|[\"'`]?[\w/.:-]*\d))",
+    re.IGNORECASE,
+)
 _MEMBER_CODES = {"unsupported_parameter", "unknown_parameter", "unsupported_value"}
 # Servers say it at the beginning, and may repeat what a caller sent.
 LOOKED_AT = 2_000
@@ -97,9 +103,9 @@ class LimitNameRefused(ProviderRejected):
 
 
 class MemberRefused(ProviderRejected):
-    """The model does not take a member that a call may do without: ``member``."""
+    """The model does not take a member that a call may do without: ``refused``."""
 
-    member = ""
+    refused = Refused("")
 
 
 class ContextTooLong(ProviderRejected):
@@ -116,12 +122,12 @@ def problem_of(status: int, headers: Mapping[str, str], body: bytes, *, key: str
         kind: type[ProviderRejected] = ContextTooLong if is_too_long(body) else ProviderRejected
         if kind is ProviderRejected and _refuses_limit_name(body):
             kind = LimitNameRefused
-        member = _refused_member(body) if kind is ProviderRejected else None
-        rejected = (MemberRefused if member else kind)(
+        refused = _refused_member(body) if kind is ProviderRejected else None
+        rejected = (MemberRefused if refused else kind)(
             _detail(status, headers, body, key=key) or _DETAILS.get(status)
         )
-        if isinstance(rejected, MemberRefused):
-            rejected.member = member or ""
+        if isinstance(rejected, MemberRefused) and refused:
+            rejected.refused = refused
         return rejected
     wait = _retry_after(headers)
     if status == 504:
@@ -139,16 +145,18 @@ def _refuses_limit_name(body: bytes) -> bool:
     return _NAME_REFUSED.search(said[:LOOKED_AT]) is not None
 
 
-def _refused_member(body: bytes) -> str | None:
+def _refused_member(body: bytes) -> Refused | None:
     """The member that a model does not take, where a refusal is about one that a call may do without."""
     error = _error_of(body)
-    if str(error.get("code")) in _MEMBER_CODES and str(error.get("param")) in DROPPABLE:
-        return str(error["param"])
     said = (error["message"] or body[:LOOKED_AT].decode(errors="replace"))[:LOOKED_AT]
+    is_lasting = _CONDITION.search(said) is None
+    if str(error.get("code")) in _MEMBER_CODES and str(error.get("param")) in DROPPABLE:
+        return Refused(str(error["param"]), is_lasting=is_lasting)
     if both := _BOTH.search(said):
-        return both["other"].lower()
+        return Refused(both["other"].lower(), both["one"].lower())
     found = _MEMBER_REFUSED.search(said)
-    return next(filter(None, found.groups())).lower() if found else None
+    member = next(filter(None, found.groups())).lower() if found else None
+    return Refused(member, is_lasting=is_lasting) if member else None
 
 
 def refuses_credential(status: int, body: bytes) -> bool:

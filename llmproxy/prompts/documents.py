@@ -9,7 +9,7 @@ import re
 import time
 import zlib
 from base64 import a85decode
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple
@@ -61,13 +61,22 @@ class Contents(NamedTuple):
 
 
 class Bounds:
-    """How much of the documents of one call may still be read; made and used by one thread."""
+    """How much of the documents of one call may still be read, by one thread at a time."""
 
     def __init__(self) -> None:
         self._left = MOST_INFLATED
         # Where the document's own share ends.
         self._stop = 0
-        self._until = time.thread_time() + MOST_SECONDS
+        self._seconds = MOST_SECONDS
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Counts the time of the calling thread from now on."""
+        self._until = time.thread_time() + self._seconds
+
+    def pause(self) -> None:
+        """Keeps what is left of the time, for the same thread is used by others."""
+        self._seconds = self._until - time.thread_time()
 
     @property
     def are_reached(self) -> bool:
@@ -94,20 +103,33 @@ class Bounds:
 
 def contents_of(document: bytes, bounds: Bounds) -> Contents:
     """What a PDF holds; nothing is known of another file."""
+    reading = read_contents(document, bounds)
+    while True:
+        try:
+            next(reading)
+        except StopIteration as end:
+            found: Contents = end.value
+            return found
+
+
+def read_contents(document: bytes, bounds: Bounds) -> Generator[None, None, Contents]:
+    """Finds what a PDF holds, in steps of a few milliseconds."""
     if b"%PDF-" not in document[:1024]:
         return Contents()
     bounds.begin(len(document))
-    pages, counted = _pages_in(_pieces(document))
-    text = 0
+    pages = counted = text = 0
+    for piece in _pieces(document):
+        pages, counted = _pages_beside(pages, counted, piece)
+        yield
     for stream in _streams(document, bounds):
         has_begun, before = False, b""
         for piece in stream:
-            more, count = _pages_in([piece])
-            pages, counted = pages + more, max(counted, count)
+            pages, counted = _pages_beside(pages, counted, piece)
             has_begun = has_begun or _begins_text(piece)
             if has_begun:
                 length, before = _text_in(before + piece)
                 text += length
+            yield
             if bounds.are_reached or (not has_begun and _is_binary(piece)):
                 break
     return Contents(pages or counted, text, is_whole=not bounds.are_reached)
@@ -135,13 +157,12 @@ def _text_in(piece: bytes) -> tuple[int, bytes]:
     return length, b"(" * min(deep + is_cut, MOST_DEPTH) + b"\\" * closed.endswith(b"\\)")
 
 
-def _pages_in(pieces: Iterable[bytes]) -> tuple[int, int]:
-    """The number of page objects, and the largest count: the pages' root has one, and so has each heading."""
-    pages = count = 0
-    for piece in pieces:
-        pages += len(_PAGE.findall(piece))
-        count = max([count, *map(int, _COUNT.findall(piece))])
-    return pages, count
+def _pages_beside(pages: int, count: int, piece: bytes) -> tuple[int, int]:
+    """The number of page objects, and the largest count, with those of a piece.
+
+    The pages' root has a count, and so has each heading.
+    """
+    return pages + len(_PAGE.findall(piece)), max([count, *map(int, _COUNT.findall(piece))])
 
 
 def _streams(document: bytes, bounds: Bounds) -> Iterator[Iterator[bytes]]:

@@ -3,15 +3,17 @@
 No provider publishes a rule that holds for all of them. Documents are read on a thread: a small one may hold much.
 """
 
+import time
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from math import ceil
 from struct import unpack
 from typing import Any
 
 from config.db.connections import release_connection
 from config.greenlets import Aside
-from llmproxy.prompts.documents import Bounds, Contents, contents_of
+from llmproxy.prompts.documents import Bounds, Contents, read_contents
 
 # Gemini counts the most: 32 tokens a second.
 AUDIO_TOKENS_PER_SECOND = 32
@@ -25,6 +27,8 @@ BYTES_PER_TOKEN_OF_DOCUMENTS = 4
 # Documents and scans mostly have far more bytes for each token.
 BYTES_PER_TOKEN = 8
 BYTES_PER_TOKEN_OF_TEXT = 2
+# Seconds of the processor for which one call's files are read before others' go on.
+TURN_SECONDS = 0.05
 _WAV_HEADER = 44
 _UNCOMPRESSED = frozenset({1, 3})
 _reading = Aside("Many files are being read just now. Please try again in a moment.")
@@ -45,18 +49,43 @@ def files_tokens(files: Sequence[Mapping[str, Any]]) -> int:
         return 0
     # Not held while others' documents are read.
     release_connection()
-    return _reading.run(_tokens_of_all, files)
-
-
-def _tokens_of_all(files: Sequence[Mapping[str, Any]]) -> int:
-    # Made here, because the bounds count this thread's time.
     bounds = Bounds()
-    return sum(_file_tokens(each, bounds) for each in files)
+    reading = _tokens_of_all(files, bounds)
+    while (tokens := _reading.run(_read_on, reading, bounds)) is None:
+        # Others' files come in between: a person's large ones take half a second.
+        continue
+    return tokens
 
 
-def _file_tokens(file: Mapping[str, Any], bounds: Bounds) -> int:
+def _read_on(reading: Generator[None, None, int], bounds: Bounds) -> int | None:
+    """Reads on in files for a while, and returns their tokens at the end."""
+    bounds.go_on()
+    until = time.thread_time() + TURN_SECONDS
+    try:
+        while time.thread_time() < until:
+            next(reading)
+    except StopIteration as end:
+        tokens: int = end.value
+        return tokens
+    bounds.pause()
+    return None
+
+
+def _tokens_of_all(
+    files: Sequence[Mapping[str, Any]], bounds: Bounds
+) -> Generator[None, None, int]:
+    tokens = 0
+    for each in files:
+        tokens += yield from _file_tokens(each, bounds)
+        yield
+    return tokens
+
+
+def _file_tokens(file: Mapping[str, Any], bounds: Bounds) -> Generator[None, None, int]:
     head, comma, data = file["file_data"].rpartition(",")
-    found = _contents(data, bounds)
+    found = Contents()
+    with suppress(ValueError):
+        found = yield from read_contents(b64decode(data), bounds)
     known = max(found.pages * PAGE_TOKENS, ceil(found.text / BYTES_PER_TOKEN_OF_DOCUMENTS))
     if comma and head.startswith(("data:text/", "data:application/json")):
         # A PDF may be given for a text; the provider may look.
@@ -65,13 +94,6 @@ def _file_tokens(file: Mapping[str, Any], bounds: Bounds) -> int:
         0 if found.pages or (known and found.is_whole) else ceil(_size(data) / BYTES_PER_TOKEN)
     )
     return max(PAGE_TOKENS, known, by_size)
-
-
-def _contents(data: str, bounds: Bounds) -> Contents:
-    try:
-        return contents_of(b64decode(data), bounds)
-    except ValueError:
-        return Contents()
 
 
 def _size(data: str) -> int:

@@ -52,6 +52,11 @@ class CallRequest:
         yield from self.schema.beyond(self.members, named=named)
 
     @property
+    def cites(self) -> bool:
+        """Whether the answer may repeat parts of its documents."""
+        return False
+
+    @property
     def thinks(self) -> bool:
         """Whether it asks the model to think before it answers."""
         reasoning, thinking = self.members.get("reasoning"), self.members.get("thinking")

@@ -86,6 +86,11 @@ class Messages(CallRequest):
         for index, message in enumerate(self.members["messages"]):
             yield from _blocks(message.get("content"), f"/messages/{index}/content")
 
+    @property
+    def cites(self) -> bool:
+        asked = (block.get("citations") for _, block in self.blocks())
+        return any(isinstance(each, dict) and each.get("enabled") for each in asked)
+
 
 def parse(data: dict[str, Any], *, headers: Mapping[str, str]) -> Messages:
     """Returns the call; ``headers`` are those of the request.

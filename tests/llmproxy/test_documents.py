@@ -233,3 +233,35 @@ def test_files_are_read_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("llmproxy.prompts.files._reading.run", run)
     tokens(of_pages(1), of_pages(2))
     assert len(aside) == 1
+
+
+def test_the_files_of_others_are_read_between_the_turns_of_a_large_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A person's hostile files take their time, and theirs alone: it is counted over all turns."""
+    turns: list[int | None] = []
+    clock = [0.0]
+    small = of_pages(2)
+    costs = tokens(small)
+
+    def run(work: Any, *args: Any) -> Any:
+        done = work(*args)
+        turns.append(done)
+        if done is None and len(turns) == 1:
+            # Another person's, in the first pause.
+            assert tokens(small) == costs
+            # What others take of the thread is no time of this one.
+            clock[0] += 100
+        return done
+
+    def ticking() -> float:
+        clock[0] += 0.001
+        return clock[0]
+
+    monkeypatch.setattr("llmproxy.prompts.files._reading.run", run)
+    monkeypatch.setattr(documents.time, "thread_time", ticking)
+    large = pdf(stream(zlib.compress(b"BT (a) Tj " * 3_000_000, 1)))
+    assert tokens(large) >= 30_000_000 // 10 // 4
+    assert turns[1] == costs
+    assert turns.count(None) >= 3
+    assert turns[-1] is not None

@@ -207,7 +207,7 @@ def test_an_unknown_word_is_a_stop_that_is_counted_and_logged_once_for_each_prov
 def test_a_failing_word_is_a_failure_on_every_surface(word: str, _from: str, surface: str) -> None:
     dialect, api = SURFACES[surface]
     codec = DIALECTS[dialect].codecs[api]
-    with pytest.raises(Problem):
+    with pytest.raises(FailedAnswer):
         codec.answer(dumps(ended(surface, word)).encode(), target=target(dialect))
     translator = codec.translator(
         asked(surface, streamed=True), target=target(dialect), called=None
@@ -306,6 +306,25 @@ class TestInsideAnAnswer:
             read(stream(call))
         assert the_charge()[0::3] == ("provider_failed", "counted")
         record = UsageRecord.objects.get()
+        assert (record.input_tokens, record.output_tokens) == (record.reserved_input, 1)
+
+    @pytest.mark.parametrize("surface", SURFACES)
+    @pytest.mark.parametrize("streamed", [True, False])
+    def test_a_whole_one_costs_the_prompt_and_what_stands_in_it_where_nothing_is_reported(
+        self, play: Play, surface: str, streamed: bool
+    ) -> None:
+        """Whatever form was asked for."""
+        dialect, _ = SURFACES[surface]
+        answer = ended(surface, "abort")
+        body = dumps({name: each for name, each in answer.items() if name != "usage"}).encode()
+        call = asked(surface, streamed=streamed)
+        with (
+            play(lambda peer: peer.answer(body), request=call, dialect=dialect) as made,
+            pytest.raises(ProviderError),
+        ):
+            stream(made) if streamed else complete(made)
+        record = UsageRecord.objects.get()
+        assert the_charge()[0::3] == ("provider_failed", "counted")
         assert (record.input_tokens, record.output_tokens) == (record.reserved_input, 1)
 
     def test_a_usage_that_does_not_come_is_not_awaited_for_long(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from llmproxy.dialects.anthropic.thinking import takes_effort
-from llmproxy.dialects.model_rules import left_out, told
+from llmproxy.dialects.model_rules import Refused, left_out, told
 from llmproxy.dialects.protocol import ProviderRejected
 from llmproxy.dialects.refusals import MemberRefused
 from tests.llmproxy.targets import refusal_of
@@ -63,7 +63,9 @@ def test_a_default_stays_and_a_pair_gives_up_the_one_that_says_nothing() -> None
 
 
 def test_what_a_model_has_refused_is_left_out_beside() -> None:
-    assert left_out(ALL, model="house", also={"temperature", "seed"}) == {"temperature"}
+    assert left_out(ALL, model="house", also={Refused("temperature"), Refused("seed")}) == {
+        "temperature"
+    }
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def test_a_refusal_of_a_member_is_known_by_its_words(said: str, member: str | No
         assert type(problem) is ProviderRejected
     else:
         assert isinstance(problem, MemberRefused)
-        assert problem.member == member
+        assert problem.refused.member == member
 
 
 @pytest.mark.parametrize("part", ["`", "temperature ", "unsupported ", "temperature and top_p "])

@@ -11,15 +11,20 @@ from django.db import DataError, InterfaceError, OperationalError
 from django.http import HttpRequest
 
 from accounts.models import User
+from config.api.problems import ServiceUnavailable
 from config.middleware.request_id import begin, current
 from llmproxy.calls import outbox
 from llmproxy.calls.outbox import finish, settle_or_retry
+from llmproxy.calls.relay import complete, stream
+from tests.llmproxy.test_relay import Play, chunk, play, plays, read
 from tests.standins.raw_server import eventually
 from tests.usage.ledger import settlement
 from tests.usage.test_caps import ROOMY, ask, assert_totals_are_the_ledger
 from usage.costs import Spent
 from usage.models import UsageRecord
 from usage.settlement import After, Settlement, settle
+
+__all__ = ["play"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DEADLINE = 60.0
@@ -105,11 +110,36 @@ def test_a_refused_settlement_does_not_delay_the_others(
         database.is_back.set()
         assert settled.wait(DEADLINE)
         assert finish(seconds=DEADLINE)
-    assert not refused.is_set()
+    assert (refused.is_set(), refused.is_refused, refused.after) == (True, True, None)
+    assert not settled.is_refused
     assert [each.message for each in caplog.records if each.levelname == "ERROR"] == [
         "settlement_failed"
     ]
     assert UsageRecord.objects.open().get().pk == bad.record_id
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_the_caller_of_a_refused_settlement_hears_of_it_at_once(
+    play: Play, database: Database, streamed: bool, settings
+) -> None:
+    """Nobody settles it soon, so that a wait would be in vain: here it would be of an hour."""
+    script = plays(chunk("one"), chunk(None), b"data: [DONE]\n\n")
+    if not streamed:
+        script = lambda peer: peer.answer(b'{"choices": [{"message": {"content": "one"}}]}')  # noqa: E731
+    database.is_back.set()
+    with play(script, streamed=streamed) as call:
+        settings.LLM_KEEPALIVE_SECONDS = 3_600
+        database.refused = {call.id}
+        if streamed:
+            answer = read(stream(call))
+            assert b"one" in answer
+            assert b"service_unavailable" in answer
+            assert b"[DONE]" not in answer
+        else:
+            with pytest.raises(ServiceUnavailable):
+                complete(call)
+    assert finish(seconds=0)
+    assert UsageRecord.objects.open().get().pk == call.id
 
 
 def test_a_settlement_is_retried_under_the_id_of_its_own_request(

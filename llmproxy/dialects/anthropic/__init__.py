@@ -2,8 +2,10 @@
 
 from llmproxy.dialects.anthropic.answer import completion
 from llmproxy.dialects.anthropic.events import EventTranslator
+from llmproxy.dialects.anthropic.message_events import size_of_blocks
 from llmproxy.dialects.anthropic.outgoing import message_request
 from llmproxy.dialects.anthropic.overhead import prompt_overhead
+from llmproxy.dialects.anthropic.retold import message_as_events
 from llmproxy.dialects.chat_answers import ChatCodec
 from llmproxy.dialects.failures import failure_within, raise_failure
 from llmproxy.dialects.protocol import ProviderRequest, Target, WholeAnswer
@@ -29,8 +31,12 @@ class ChatCompletions(ChatCodec):
     def _read(self, body: bytes, target: Target) -> WholeAnswer:
         message = parse_json_exactly(body)
         error = failure_within({}, message.get("stop_reason"))
-        raise_failure(message, message.get("content"), key=target.key, error=error)
+        made = message.get("content")
+        raise_failure(message, made, key=target.key, error=error, size_of=size_of_blocks)
         return completion(message, provider=target.provider)
+
+    def told(self, body: bytes) -> bytes:
+        return message_as_events(parse_json_exactly(body))
 
     def translator(self, request: Chat, *, target: Target, called: str | None) -> EventTranslator:
         return EventTranslator(

@@ -217,6 +217,11 @@ def write_message_head(message: dict[str, Any]) -> None:
     message["type"], message["role"] = "message", "assistant"
 
 
+def size_of_blocks(blocks: list[dict[str, Any]]) -> int:
+    """The bytes of output in the blocks of an answer."""
+    return sum(size_of_part(each) for each in blocks if each["type"] in BLOCKS)
+
+
 def size_of_part(part: dict[str, Any]) -> int:
     """The bytes of a block of an answer, or of a piece of one, that count as output."""
     return sum(

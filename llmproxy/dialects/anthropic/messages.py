@@ -9,13 +9,16 @@ from llmproxy.dialects.anthropic.message_events import (
     NO_TEXT,
     MessageTranslator,
     known_blocks,
+    size_of_blocks,
     size_of_part,
     usage_of,
     write_message_head,
 )
 from llmproxy.dialects.anthropic.overhead import TOOLS_PROMPT
+from llmproxy.dialects.anthropic.retold import message_as_events
 from llmproxy.dialects.ends import stop_reason, unsaid
 from llmproxy.dialects.failures import failure_within, raise_failure
+from llmproxy.dialects.gathering import message_of
 from llmproxy.dialects.passing import OtherTexts, drop_costs, without_costs
 from llmproxy.dialects.protocol import (
     Codec,
@@ -77,7 +80,8 @@ class MessageCodec(Codec):
         answer = parse_json_exactly(body)
         reason = answer.get("stop_reason")
         error = failure_within({}, reason)
-        raise_failure(answer, answer.get("content"), key=target.key, error=error)
+        made = answer.get("content")
+        raise_failure(answer, made, key=target.key, error=error, size_of=size_of_blocks)
         usage = answer.pop("usage", None)
         usage = without_costs(usage) if isinstance(usage, dict) else {}
         drop_costs(answer)
@@ -93,6 +97,12 @@ class MessageCodec(Codec):
 
     def _write_usage(self, answer: dict[str, Any], charged: TokenUsage) -> None:
         answer["usage"] = usage_of(answer["usage"], charged)
+
+    def told(self, body: bytes) -> bytes:
+        return message_as_events(parse_json_exactly(body))
+
+    def gathered(self, events: list[dict[str, Any]]) -> dict[str, Any]:
+        return message_of(events)
 
     def translator(
         self, request: Messages, *, target: Target, called: str | None

@@ -1,11 +1,14 @@
 """OpenAI's chat completions, and any server that speaks them (https://platform.openai.com/docs/api-reference/chat)."""
 
+from typing import Any
+
 from llmproxy.dialects.chat_answers import ChatCodec
 from llmproxy.dialects.ends import finish_reason, unsaid
 from llmproxy.dialects.failures import failed_choice, raise_failure
 from llmproxy.dialects.openai.choices import message_of
 from llmproxy.dialects.openai.events import EventTranslator
 from llmproxy.dialects.openai.outgoing import outgoing_members
+from llmproxy.dialects.openai.retold import completion_as_chunks
 from llmproxy.dialects.openai.texts import NO_TEXT, plain_size
 from llmproxy.dialects.openai.tool_calls import write_whole
 from llmproxy.dialects.openai.usage import usage_for_caller
@@ -32,7 +35,8 @@ class ChatCompletions(ChatCodec):
         """What servers write in another shape than OpenAI's is put into it."""
         answer, _ = parse_json(body)
         made = answer.get("choices") or None
-        raise_failure(answer, made, key=target.key, error=failed_choice(made))
+        error = failed_choice(made)
+        raise_failure(answer, made, key=target.key, error=error, size_of=_size_of)
         usage, choices = answer.pop("usage", None), answer["choices"]
         messages = [*map(message_of, choices)]
         size = sum(plain_size(message)[0] for message in messages)
@@ -49,6 +53,9 @@ class ChatCompletions(ChatCodec):
             answer["usage"] = usage_for_caller(usage, known)
         return WholeAnswer(answer, known, size)
 
+    def told(self, body: bytes) -> bytes:
+        return completion_as_chunks(parse_json(body)[0])
+
     def translator(self, request: Chat, *, target: Target, called: str | None) -> EventTranslator:
         return EventTranslator(
             include_usage=request.include_usage,
@@ -56,6 +63,10 @@ class ChatCompletions(ChatCodec):
             called=called,
             provider=target.provider,
         )
+
+
+def _size_of(choices: Any) -> int:
+    return sum(plain_size(message_of(each))[0] for each in choices)
 
 
 def bearer(key: str) -> dict[str, str]:

@@ -36,6 +36,8 @@ _OTHER_NUMBERS = frozenset({"output_dtype", "embedding_type", "embedding_types",
 class Embeddings(Codec):
     """Embeddings: they come in one piece, and only their input counts."""
 
+    is_streamed = False
+
     def prompt_overhead(self, request: EmbeddingsRequest) -> int:
         return request.token_count
 

@@ -29,6 +29,8 @@ _OBJECTS = 3
 _PLAIN = frozenset({
     *_HEAD, "choices", "usage", "obfuscation", "index", "delta", "logprobs", "finish_reason", "content",
 })  # fmt: skip
+# What some servers call their chunks.
+_OTHER_FORMS = frozenset({"chat.completion", "text_completion"})
 
 
 class EventTranslator(ChatTranslator):
@@ -112,6 +114,9 @@ class EventTranslator(ChatTranslator):
         is_ordinary = is_json and is_plain and usage is None and not self._name
         if may_hold_costs(data) and drop_costs(chunk):
             is_ordinary = False
+        if chunk.get("object") in _OTHER_FORMS:
+            # SDKs skip what says that it is no chunk.
+            chunk["object"], is_ordinary = "chat.completion.chunk", False
         # A chunk without a choice has the usage, or what Azure's filter says of the prompt. Users of SDKs read the
         # first choice of each chunk, so it is not for callers: the next chunk says the same, and the usage comes at the
         # end to those that want it.
@@ -146,7 +151,7 @@ class EventTranslator(ChatTranslator):
                 return None
             self._names = names
         is_text = isinstance(text, str) and choice.get("finish_reason") is None
-        if not is_text or chunk.get("usage") is not None:
+        if not is_text or chunk.get("usage") is not None or chunk.get("object") in _OTHER_FORMS:
             return None
         self._has_begun = True
         if text:

@@ -3,11 +3,13 @@
 from typing import Any
 
 from llmproxy.dialects.failures import raise_failure
+from llmproxy.dialects.gathering import response_of
 from llmproxy.dialects.openai.delivered import write_empties
 from llmproxy.dialects.openai.outgoing import as_object, wants_objects
 from llmproxy.dialects.openai.response_ends import failure_in, say_what_is_missing
 from llmproxy.dialects.openai.response_events import ResponseTranslator, made_id
 from llmproxy.dialects.openai.response_usage import NO_TEXT, item_size, with_usage
+from llmproxy.dialects.openai.retold import response_as_events
 from llmproxy.dialects.passing import OtherTexts, drop_costs, without_costs
 from llmproxy.dialects.protocol import (
     Codec,
@@ -40,7 +42,8 @@ class Responses(Codec):
 
     def _read(self, body: bytes, target: Target) -> WholeAnswer:
         answer, _ = parse_json(body)
-        raise_failure(answer, answer.get("output"), key=target.key, error=failure_in(answer))
+        made, error = answer.get("output"), failure_in(answer)
+        raise_failure(answer, made, key=target.key, error=error, size_of=_size_of)
         say_what_is_missing(answer)
         for item in answer["output"]:
             write_empties(item)
@@ -57,7 +60,17 @@ class Responses(Codec):
     def _write_usage(self, answer: dict[str, Any], charged: TokenUsage) -> None:
         with_usage(answer, charged)
 
+    def told(self, body: bytes) -> bytes:
+        return response_as_events(parse_json(body)[0])
+
+    def gathered(self, events: list[dict[str, Any]]) -> dict[str, Any]:
+        return response_of(events)
+
     def translator(
         self, request: ResponsesRequest, *, target: Target, called: str | None
     ) -> ResponseTranslator:
         return ResponseTranslator(key=target.key, called=called)
+
+
+def _size_of(items: Any) -> int:
+    return sum(map(item_size, items))

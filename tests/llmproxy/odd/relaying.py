@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from config.api.problems import Problem
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.failures import FailedAnswer
-from llmproxy.dialects.protocol import KEEP_ALIVE, ProviderError, TokenUsage
+from llmproxy.dialects.forms import from_first_sign, retold, whole_answer
+from llmproxy.dialects.protocol import KEEP_ALIVE, Codec, ProviderError, TokenUsage, Translator
 from llmproxy.dialects.sse import EventParser
 from llmproxy.requests import chat, embeddings, messages, responses
 from llmproxy.requests.call_request import Surface
@@ -46,6 +47,9 @@ def streamed(
     codec = DIALECTS[row.dialect].codecs[surface]
     request = asked(row, surface, stream=True)
     translator = codec.translator(request, target=target(row.dialect), called=called)
+    parts = [*parts]
+    if (given := from_first_sign(b"".join(parts))).startswith(b"{"):
+        return _retold(codec, translator, given, row=row, request=request)
     parser, body, reported, finished = EventParser(), b"", None, False
     *coming, last = [*map(parser.feed, parts), parser.finish()]
     for event in (each for some in (*coming, last) for each in some):
@@ -69,12 +73,26 @@ def streamed(
     return Told(body + translator.ending(reported or UNKNOWN), reported, finished, None)
 
 
+def _retold(codec: Codec, translator: Translator, given: bytes, *, row: Row, request: Any) -> Told:
+    """Relays a stream that has come in one piece."""
+    try:
+        pieces = retold(codec, translator, given, target=target(row.dialect), request=request)
+    except FailedAnswer as failed:
+        return Told(translator.failure(failed.problem), failed.reported, False, failed.problem)
+    except Problem as problem:
+        return Told(translator.failure(problem), None, False, problem)
+    reported = next((each.reported for each in reversed(pieces) if each.reported), None)
+    body = b"".join(each.forward for each in pieces)
+    assert pieces[-1].ended
+    return Told(body + translator.ending(reported or UNKNOWN), reported, True, None)
+
+
 def whole(row: Row, surface: Surface, body: bytes, *, called: str | None = None) -> Told:
     """Relays a whole answer."""
     codec = DIALECTS[row.dialect].codecs[surface]
     request = asked(row, surface, stream=False)
     try:
-        answer, reported, _ = codec.answer(body, target=target(row.dialect), request=request)
+        answer, reported, _ = whole_answer(codec, body, target=target(row.dialect), request=request)
     except FailedAnswer as failed:
         return Told(b"", failed.reported, False, failed.problem)
     except Problem as problem:

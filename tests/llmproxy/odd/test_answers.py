@@ -21,6 +21,7 @@ KINDS = {
     "an answer in another form",
     "an end without its word",
     "cut on the way",
+    "an answer in the other form",
 }
 
 
@@ -61,6 +62,39 @@ def test_a_whole_answer_is_read_and_metered(row: Row, surface: Surface, called: 
         )
         == row.heard
     )
+
+
+@pytest.mark.parametrize(("row", "surface"), cases("events"), ids=named)
+def test_a_stream_is_read_where_one_piece_was_asked_for(row: Row, surface: Surface) -> None:
+    told = relaying.whole(row, surface, b"".join(row.events()), called="house")
+    if row.fails:
+        assert told.failed is not None
+        assert told.failed.code == row.fails
+        return
+    assert (told.failed, told.reported) == (None, row.metered)
+    assert heard_of_whole(surface, told.body) == row.heard
+    assert sdks.heard(surface, told.body, stream=False) == row.heard
+    assert json.loads(told.body)["model"] == "house"
+
+
+@pytest.mark.parametrize("called", [None, "house"])
+@pytest.mark.parametrize(
+    ("row", "surface"),
+    [case for case in cases("whole") if case[1] is not Surface.EMBEDDINGS],
+    ids=named,
+)
+def test_an_answer_in_one_piece_is_read_where_a_stream_was_asked_for(
+    row: Row, surface: Surface, called: str | None
+) -> None:
+    told = relaying.streamed(row, surface, [row.whole()], called=called)
+    listener = listen(surface, told.body)
+    if row.fails:
+        assert told.failed is not None
+        assert (told.failed.code, listener.is_whole) == (row.fails, False)
+        return
+    assert (told.failed, told.reported) == (None, row.metered)
+    assert (listener.heard, listener.has_failed, listener.is_whole) == (row.heard, False, True)
+    assert sdks.heard(surface, told.body, stream=True) == row.heard
 
 
 def test_embeddings_have_the_form_that_was_asked_for() -> None:
