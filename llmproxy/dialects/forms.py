@@ -28,14 +28,14 @@ from llmproxy.dialects.sse import EventParser
 _NOTHING = (
     rb"[ \t]*[\r\n]"
     rb"|(?::|(?:event|id|retry):)[^\r\n]*%(end)b"
-    rb"|data:[ \t]*(?:null|(?i:ping|pong|heartbeat|keep-?alive)%(done)b)?[ \t]*%(end)b"
+    rb"|data:[ \t]*(?:(?:null|(?i:ping|pong|heartbeat|keep-?alive)%(done)b)[ \t]*)?%(end)b"
 )
 _UNSAID = re.compile(
-    rb"(?:\xef\xbb\xbf)?(?:%b)*[ \t]*" % (_NOTHING % {b"end": rb"[\r\n]", b"done": b""})
+    rb"(?:\xef\xbb\xbf)?(?>%b)*+[ \t]*" % (_NOTHING % {b"end": rb"[\r\n]", b"done": b""})
 )
 # What a server for streams puts behind an answer in one piece, and the bytes within which it is looked for.
 _BEHIND = re.compile(
-    rb"(?:[\r\n]|(?<=\}))(?:%b)+\Z"
+    rb"(?:[\r\n]|(?<=\}))(?>%b)++\Z"
     % (_NOTHING % {b"end": rb"(?:[\r\n]|\Z)", b"done": rb"|\[DONE\]"})
 )
 _LONGEST_BEHIND = 512

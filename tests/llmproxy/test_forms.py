@@ -1,5 +1,6 @@
 """Answers in the other form than was asked for, relayed and charged; ``odd/answers.ndjson`` has what callers read."""
 
+import time
 from collections.abc import Callable
 from json import dumps, loads
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from llmproxy.calls import bodies, reading
 from llmproxy.calls.relay import complete, stream
+from llmproxy.dialects import forms
 from llmproxy.dialects.protocol import ProviderError
 from llmproxy.requests import messages, responses
 from llmproxy.requests.call_request import CallRequest, Surface
@@ -152,7 +154,9 @@ def costs() -> tuple[str, int, int, str]:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("part", [0, 1])
-@pytest.mark.parametrize("before", [b"", b"\n\n \r\n", b": wait\n\n: still\r\n"])
+@pytest.mark.parametrize(
+    "before", [b"", b"\n\n \r\n", b": wait\n\n: still\r\n", b"event: ping\ndata:\n\n"]
+)
 def test_an_answer_in_one_piece_becomes_a_stream(
     play: Play, form: str, kind: bytes, part: int, before: bytes
 ) -> None:
@@ -287,3 +291,16 @@ def test_a_large_answer_of_the_other_form_has_room_and_gives_it_back(
             call.give_back_room()
     assert aside
     assert bodies.rooms.taken == 0
+
+
+@pytest.mark.parametrize(
+    "part", ["\n: ", "\ndata: ", "\nevent: x", "}\n", "}data: [DONE]", "\n \t"]
+)
+def test_what_may_stand_around_an_answer_is_found_soon(part: str) -> None:
+    """A pattern that tries every way of splitting such ends would take for ever."""
+    body = b"{" + (part * (1_000 // len(part))).encode() + b"\nx"
+    began = time.thread_time()
+    assert forms._alone(body) == body
+    assert not forms.are_events(body)
+    forms.from_first_sign(part.encode() * 100_000)
+    assert time.thread_time() - began < 1

@@ -25,7 +25,7 @@ def no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: Any, **__: Any) -> None:
         pytest.fail("a provider was asked")
 
-    monkeypatch.setattr(asking, "Exchange", asked)
+    monkeypatch.setattr(asking, "DecodedExchange", asked)
 
 
 @pytest.fixture(autouse=True)
