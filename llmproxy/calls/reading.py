@@ -8,6 +8,8 @@ from functools import partial
 from itertools import chain
 from math import inf
 
+from django.conf import settings
+
 from config.api.problems import Problem
 from config.http.errors import ExchangeError, TimedOut, TooLarge, Undecodable
 from config.http.exchange import Exchange
@@ -16,6 +18,7 @@ from llmproxy.calls.attempt import MAX_ANSWER, Attempt
 from llmproxy.calls.bodies import BYTES_A_TOKEN, TAIL, Body, most_bytes, note_unread
 from llmproxy.calls.call import Call
 from llmproxy.calls.meter import RUNAWAY_BYTES, State
+from llmproxy.calls.pace import Pace
 from llmproxy.dialects.failures import is_refusal
 from llmproxy.dialects.forms import from_first_sign, is_undecided, retold
 from llmproxy.dialects.passing import sources_size
@@ -57,6 +60,7 @@ class StreamReader:
         self._limit = admission.reservation.output_limit
         # The bytes of text that are within the limit beyond doubt.
         self._most_text = self._limit * RUNAWAY_BYTES
+        self._pace = Pace(settings.LLM_STREAM_PACE_MS / 1000)
         self._parser = EventParser()
         self._surface = admission.request.surface
         self._translator = attempt.target.codec(self._surface).translator(
@@ -172,7 +176,7 @@ class StreamReader:
     def _next_chunk(self, seconds: float) -> bytes | None:
         """The next bytes, b"" at the end, None after a silence. Reads the head first, which may be a refusal."""
         if self._meter.state is State.DELIVERING:
-            return self._exchange.chunk(seconds)
+            return self._pace.chunk(self._exchange, seconds)
         if not self._meter.has_begun:
             until = time.monotonic() + seconds
             if self._exchange.head(seconds) is None:

@@ -1,0 +1,89 @@
+"""The pace of a stream, by a clock of its own."""
+
+from typing import Any, cast
+
+import pytest
+
+from config.http.exchange import Exchange
+from config.http.transfer import READ_BYTES
+from llmproxy.calls import pace
+from llmproxy.calls.pace import Pace
+
+
+class Clock:
+    """The time, which passes in sleep alone."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(round(seconds, 6))
+        self.now += seconds
+
+
+class Coming:
+    """What a connection brings: pieces, and when each comes."""
+
+    def __init__(self, clock: Clock, *pieces: tuple[float, bytes]) -> None:
+        self._clock = clock
+        self._pieces = [(clock.now + at, piece) for at, piece in pieces]
+        self.reads = 0
+
+    def chunk(self, timeout: float) -> bytes | None:
+        self.reads += 1
+        if not self._pieces:
+            return b""
+        until = self._clock.now + timeout
+        self._clock.now = min(until, max(self._clock.now, self._pieces[0][0]))
+        come = [piece for at, piece in self._pieces if at <= self._clock.now]
+        self._pieces = self._pieces[len(come) :]
+        return b"".join(come) if come else None
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(pace, "time", clock)
+    return clock
+
+
+def chunks(paced: Pace, coming: Any) -> list[bytes | None]:
+    out: list[bytes | None] = []
+    while (piece := paced.chunk(cast("Exchange", coming), 10.0)) != b"":
+        out.append(piece)
+    return out
+
+
+def test_without_a_pace_each_chunk_goes_on_as_it_comes(clock: Clock) -> None:
+    coming = Coming(clock, (0.0, b"a"), (0.01, b"b"), (0.02, b"c"))
+    assert chunks(Pace(0.0), coming) == [b"a", b"b", b"c"]
+    assert clock.slept == []
+
+
+def test_what_comes_within_the_pace_goes_on_in_one_piece(clock: Clock) -> None:
+    coming = Coming(clock, *((n / 100, b"%d" % n) for n in range(10)))
+    assert chunks(Pace(0.05), coming) == [b"0", b"12345", b"6789"]
+    # The end of the connection is another read.
+    assert clock.slept == [0.05, 0.05, 0.05]
+    assert coming.reads == 4
+
+
+def test_the_first_chunk_after_a_pause_waits_for_nothing(clock: Clock) -> None:
+    coming = Coming(clock, (0.0, b"a"), (3.0, b"b"), (20.0, b"c"))
+    paced, begun = Pace(0.05), clock.now
+    came = []
+    for _ in range(5):
+        piece = paced.chunk(cast("Exchange", coming), 10.0)
+        came.append((piece, round(clock.now - begun, 3)))
+    # A silence of ten seconds is told, and what comes after it goes on as it comes.
+    assert came == [(b"a", 0.0), (b"b", 3.0), (None, 13.05), (b"c", 20.0), (b"", 20.05)]
+
+
+def test_a_read_that_has_filled_its_buffer_is_followed_by_the_next_at_once(clock: Clock) -> None:
+    coming = Coming(clock, (0.0, b"a" * READ_BYTES), (0.001, b"b"), (0.002, b"c"))
+    assert chunks(Pace(0.05), coming) == [b"a" * READ_BYTES, b"b", b"c"]
+    assert clock.slept == [0.05, 0.05]
