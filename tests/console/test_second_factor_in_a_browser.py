@@ -151,8 +151,12 @@ def expect_console(page: Page) -> None:
 
 
 def open_own_page(page: Page) -> None:
+    """Opens it from a whole page, for a script that is cut by a click is a complaint of those after it."""
+    page.wait_for_load_state("load")
     page.locator("details.operator summary").click()
     page.get_by_role("link", name="Your sign-in").click()
+    expect(page).to_have_title(re.compile("^Your sign-in"))
+    page.wait_for_load_state("load")
 
 
 def log_out(page: Page) -> None:
