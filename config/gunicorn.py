@@ -97,12 +97,15 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         else:
             health.begin_stop()
 
-    def server_class(self, listener: socket, *, spawn: Pool, **_: Any) -> StreamServer:
+    def server_class(
+        self, listener: socket, *, spawn: Pool, ssl_context: Any = None, **_: Any
+    ) -> StreamServer:
         """Makes the server of a listener, which accepts several connections in one round of the event loop.
 
         gunicorn's own accepts one where there are more workers, and beside hundreds of streams a round is long.
         """
-        server = StreamServer(listener, handle=partial(self.handle, listener), spawn=spawn)
+        tls = {} if ssl_context is None else {"ssl_context": ssl_context}
+        server = StreamServer(listener, handle=partial(self.handle, listener), spawn=spawn, **tls)
         server.max_accept = MOST_ACCEPTED
         return server
 

@@ -4,7 +4,7 @@ import re
 from http.client import HTTPException, IncompleteRead
 
 # The end of the chunk before, and the line with the size of the next; extensions mean nothing.
-_SIZE = re.compile(rb"\r\n([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
+_SIZE = re.compile(rb"\r\n0*([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
 _CRLF = b"\r\n"
 _LONGEST_LINE = 16 * 1024
 
@@ -36,6 +36,10 @@ class Body:
         if self._left is None:
             self.ended = not data
             return data
+        if not data and self._is_last:
+            # Only the line behind the last chunk is missing. The connection is of no further use.
+            self.ended = self.is_followed = True
+            return b""
         if not data:
             raise IncompleteRead(b"")
         if not self._chunked:

@@ -122,10 +122,13 @@ class Exchange:
 
     def _more(self, timeout: float) -> bytes | None:
         """The next bytes from the connection, b"" at the end, None after `timeout` seconds; raises a failure."""
-        if self._failure is not None:
-            raise self._failure.copy()
         now = time.monotonic()
         left = self._limits.deadline - now
+        if left <= 0:
+            # Bytes that go on coming do not lengthen it.
+            self._cut(TimedOut, LATE)
+        if self._failure is not None:
+            raise self._failure.copy()
         try:
             piece = self._transfer.more(now, now + min(timeout, left))
         except Exception as error:  # noqa: BLE001 - translated

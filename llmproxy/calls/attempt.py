@@ -100,7 +100,7 @@ class Attempt:
 
     def _taken(self, request: CallRequest) -> CallRequest:
         """The request without the members that the target's model does not take."""
-        refused = known_refusals.refused_by(self.target)
+        refused = known_refusals.refused_by(self.target, request.surface)
         names = left_out(request.members, model=self.target.model, also=refused)
         if not names:
             return request

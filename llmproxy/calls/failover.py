@@ -89,6 +89,7 @@ def attempts(call: Call) -> Generator[Attempt]:
             extra = {"provider": target.provider, "reason": type(failure).__name__}
             log.warning("call_goes_on", extra=extra)
             attempt.close()
+            call.give_back_room()
             left = abandoned(admission, attempt, now=timezone.now())
             target = following
             others = [each for each in others if each is not target]

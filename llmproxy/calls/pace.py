@@ -5,9 +5,13 @@ at 50 ms.
 """
 
 import time
+from contextlib import suppress
 
+from config.http.errors import ExchangeError
 from config.http.exchange import Exchange
-from config.http.transfer import READ_BYTES
+
+# The reads that become one piece, between which nobody else has a turn.
+MOST_READS = 64
 
 
 class Pace:
@@ -21,13 +25,16 @@ class Pace:
     def chunk(self, exchange: Exchange, seconds: float) -> bytes | None:
         """Returns the next bytes as the exchange does, and what has come meanwhile with them.
 
-        After a pause it waits for nothing; a read that has filled its buffer is followed by the next at once.
+        After a pause it waits for nothing.
         """
         if not self._seconds:
             return exchange.chunk(seconds)
         if (left := self._read_at + self._seconds - time.monotonic()) > 0:
             time.sleep(left)
-        chunk = exchange.chunk(seconds)
-        is_full = chunk is not None and len(chunk) >= READ_BYTES
-        self._read_at = 0.0 if is_full else time.monotonic()
-        return chunk
+        pieces = [exchange.chunk(seconds)]
+        self._read_at = time.monotonic()
+        # One read is one record of TLS. An end or a failure behind these bytes is told again by the next read.
+        with suppress(ExchangeError):
+            while pieces[-1] and len(pieces) < MOST_READS:
+                pieces.append(exchange.chunk(0))
+        return b"".join(filter(None, pieces)) or pieces[0]

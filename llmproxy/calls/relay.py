@@ -74,15 +74,15 @@ def _whole_answer(call: Call) -> tuple[Attempt, dict[str, Any]]:
             except Exception as failure:  # noqa: BLE001 - failover raises it, or asks another
                 attempt.failure = failure
             else:
-                _note_answer(attempt)
+                _note_answer(call, attempt)
                 return attempt, answer
     raise ProviderUnavailable
 
 
-def _note_answer(attempt: Attempt) -> None:
+def _note_answer(call: Call, attempt: Attempt) -> None:
     health.note_answer(attempt.target, asked_at=attempt.sent_at() or 0.0)
     limit_names.note_answer(attempt.target)
-    known_refusals.note_answer(attempt.target)
+    known_refusals.note_answer(attempt.target, call.admission.request.surface)
 
 
 def _read_answer(call: Call, attempt: Attempt) -> dict[str, Any]:
@@ -191,7 +191,7 @@ class Stream:
                     yield out
                     self._sent_at = time.monotonic()
                     out = reader.receive(self._keep_alive) if attempt.meter.has_output else b""
-        _note_answer(attempt)
+        _note_answer(self.call, attempt)
         settled = self.call.settle(End.DONE)
         if not settled.is_set() or settled.is_refused:
             self._has_begun = True

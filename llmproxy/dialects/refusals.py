@@ -85,7 +85,8 @@ _MEMBER_REFUSED = re.compile(
 )
 # How they say that it is refused beside something else that a call asks for, and not by the model as such.
 _CONDITION = re.compile(
-    r"\b(?:when|while|if|unless|together|combin\w{2,9}|alongside|because|for (?:streaming|this request))\b"
+    r"\b(?:when|while|if|unless|together|combin\w{2,9}|alongside|because|during|given|using|in \w+ mode)\b"
+    r"|\bfor (?:streaming|this request|requests?)\b"
     r"|\bwith (?!(?:this|the|that|your|our|[\"'`]?[\w/.:-]*\d))",
     re.IGNORECASE,
 )
@@ -149,7 +150,11 @@ def _refused_member(body: bytes) -> Refused | None:
     """The member that a model does not take, where a refusal is about one that a call may do without."""
     error = _error_of(body)
     said = (error["message"] or body[:LOOKED_AT].decode(errors="replace"))[:LOOKED_AT]
-    is_lasting = _CONDITION.search(said) is None
+    # Another value may be taken, unless its default is the only one.
+    is_of_value = (
+        str(error.get("code")) == "unsupported_value" and "only the default" not in said.lower()
+    )
+    is_lasting = _CONDITION.search(said) is None and not is_of_value
     if str(error.get("code")) in _MEMBER_CODES and str(error.get("param")) in DROPPABLE:
         return Refused(str(error["param"]), is_lasting=is_lasting)
     if both := _BOTH.search(said):

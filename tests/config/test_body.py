@@ -1,5 +1,6 @@
 """The framing of bodies: whole however their bytes are grouped, and refused where it breaks the rules."""
 
+import re
 from http.client import HTTPException, IncompleteRead
 
 import pytest
@@ -13,9 +14,11 @@ CHUNKED = [
     (b"5\r\nhello\r\n006\r\n world\r\n0\r\n\r\n", b"hello world"),
     (b"5;name=value\r\nhello\r\n0;last\r\n\r\n", b"hello"),
     (b"a  \r\n0123456789\r\n0\r\n\r\n", b"0123456789"),
+    (b"0000000000000000005\r\nhello\r\n0\r\n\r\n", b"hello"),
     (b"4\r\n\r\n\r\n\r\n0\r\n\r\n", b"\r\n\r\n"),
     (b"5\r\nhello\r\n0\r\nExpires: never\r\nDigest: x\r\n\r\n", b"hello"),
 ]
+LAST_CHUNK = re.compile(rb"(?:^|\r\n)0(?:;last)?\r\n")
 BROKEN = [
     b"\r\n\r\n",
     b"hello\r\n",
@@ -56,10 +59,19 @@ def test_chunks_are_one_body_however_they_come(data: bytes, expected: bytes, ste
 
 @pytest.mark.parametrize("data", [data for data, _ in CHUNKED])
 def test_a_body_in_chunks_has_no_end_before_its_last_byte(data: bytes) -> None:
+    found = LAST_CHUNK.search(data)
+    assert found is not None
+    last = found.end()
     for cut in range(1, len(data)):
         body = chunked()
         body.decode(data[:cut])
         assert not body.ended
+        if cut >= last:
+            # Behind the last chunk an end loses nothing.
+            assert body.decode(b"") == b""
+            assert body.ended
+            assert body.is_followed
+            continue
         with pytest.raises(IncompleteRead):
             body.decode(b"")
 

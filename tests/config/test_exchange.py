@@ -451,10 +451,18 @@ def dripping_chunk_size(peer: Peer) -> None:
             time.sleep(0.01)
 
 
+def flowing_chunks(peer: Peer) -> None:
+    peer.request()
+    peer.send(CHUNKED)
+    with contextlib.suppress(OSError):
+        while True:
+            peer.chunk(b"one")
+
+
 DRIPS = [dripping_chunks, dripping_headers, dripping_chunk_size]
 
 
-@pytest.mark.parametrize("script", [*DRIPS, before_the_head])
+@pytest.mark.parametrize("script", [*DRIPS, flowing_chunks, before_the_head])
 def test_the_deadline_ends_an_exchange_that_is_never_silent_for_long(
     start: Start, session: Client, script: Callable[[Peer], None]
 ) -> None:

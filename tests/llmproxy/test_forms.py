@@ -304,3 +304,22 @@ def test_what_may_stand_around_an_answer_is_found_soon(part: str) -> None:
     assert not forms.are_events(body)
     forms.from_first_sign(part.encode() * 100_000)
     assert time.thread_time() - began < 1
+
+
+@pytest.mark.parametrize("behind", ["", "\n\ndata: [DONE]\n\n", "data: [DONE]\n\n", "\n: end\n"])
+@pytest.mark.parametrize(
+    "text", ['print(f"{name}: {age}")', "{x}: y", "}id: 5", "}event: y", "}retry: 1", "}data: z"]
+)
+def test_a_text_with_a_brace_and_a_colon_is_not_what_stands_behind_an_answer(
+    play: Play, text: str, behind: str
+) -> None:
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text},
+        "finish_reason": "stop",
+    }
+    body = dumps({**CHAT, "choices": [choice]}, separators=(",", ":")) + behind
+    request = parse({"messages": HELLO, "max_tokens": LIMIT}, stream=False)
+    with play(answers(body.encode(), part=7), request=request) as call:
+        answer = complete(call)
+    assert answer["choices"][0]["message"]["content"] == text

@@ -17,10 +17,13 @@ from llmproxy.calls.relay import complete, stream
 from llmproxy.catalogue import known_refusals
 from llmproxy.dialects.model_rules import Refused
 from llmproxy.dialects.protocol import ProviderRejected
+from llmproxy.requests.call_request import Surface
 from tests.llmproxy.targets import target
 from tests.llmproxy.test_failover import Routed, answers, routed
 from tests.llmproxy.test_relay import read
 from tests.standins.raw_server import Peer
+
+CHAT = Surface.CHAT
 
 __all__ = ["routed"]
 
@@ -104,15 +107,17 @@ def test_a_refusal_is_forgotten_after_a_while_and_there_are_not_many(
     monkeypatch.setattr(known_refusals.time, "monotonic", lambda: clock[0])
     refused = Refused("temperature")
     one = target()._replace(drops=frozenset({refused}))
-    known_refusals.note_answer(one)
+    known_refusals.note_answer(one, CHAT)
     after = one._replace(drops=frozenset())
-    assert known_refusals.refused_by(after) == {refused}
+    assert known_refusals.refused_by(after, CHAT) == {refused}
     # Another model, another provider, and another address of it.
     others = ({"model": "another"}, {"provider": "another"}, {"base_url": "http://another.test"})
     for other in others:
-        assert known_refusals.refused_by(after._replace(**other)) == frozenset()
+        assert known_refusals.refused_by(after._replace(**other), CHAT) == frozenset()
+    # Another surface has other members of the same name.
+    assert known_refusals.refused_by(after, Surface.RESPONSES) == frozenset()
     clock[0] = known_refusals.SECONDS
-    assert known_refusals.refused_by(after) == frozenset()
+    assert known_refusals.refused_by(after, CHAT) == frozenset()
     for number in range(known_refusals.MOST + 5):
-        known_refusals.note_answer(one._replace(model=f"model-{number}"))
+        known_refusals.note_answer(one._replace(model=f"model-{number}"), CHAT)
     assert len(known_refusals._known) == known_refusals.MOST

@@ -4,8 +4,8 @@ from typing import Any, cast
 
 import pytest
 
+from config.http.errors import TimedOut
 from config.http.exchange import Exchange
-from config.http.transfer import READ_BYTES
 from llmproxy.calls import pace
 from llmproxy.calls.pace import Pace
 
@@ -31,10 +31,8 @@ class Coming:
     def __init__(self, clock: Clock, *pieces: tuple[float, bytes]) -> None:
         self._clock = clock
         self._pieces = [(clock.now + at, piece) for at, piece in pieces]
-        self.reads = 0
 
     def chunk(self, timeout: float) -> bytes | None:
-        self.reads += 1
         if not self._pieces:
             return b""
         until = self._clock.now + timeout
@@ -67,9 +65,8 @@ def test_without_a_pace_each_chunk_goes_on_as_it_comes(clock: Clock) -> None:
 def test_what_comes_within_the_pace_goes_on_in_one_piece(clock: Clock) -> None:
     coming = Coming(clock, *((n / 100, b"%d" % n) for n in range(10)))
     assert chunks(Pace(0.05), coming) == [b"0", b"12345", b"6789"]
-    # The end of the connection is another read.
+    # The end comes with the last piece, and is told again by the next read.
     assert clock.slept == [0.05, 0.05, 0.05]
-    assert coming.reads == 4
 
 
 def test_the_first_chunk_after_a_pause_waits_for_nothing(clock: Clock) -> None:
@@ -83,7 +80,27 @@ def test_the_first_chunk_after_a_pause_waits_for_nothing(clock: Clock) -> None:
     assert came == [(b"a", 0.0), (b"b", 3.0), (None, 13.05), (b"c", 20.0), (b"", 20.05)]
 
 
-def test_a_read_that_has_filled_its_buffer_is_followed_by_the_next_at_once(clock: Clock) -> None:
-    coming = Coming(clock, (0.0, b"a" * READ_BYTES), (0.001, b"b"), (0.002, b"c"))
-    assert chunks(Pace(0.05), coming) == [b"a" * READ_BYTES, b"b", b"c"]
-    assert clock.slept == [0.05, 0.05]
+def test_records_that_are_read_one_by_one_are_one_piece(clock: Clock) -> None:
+    """As those of TLS are."""
+
+    class Records(Coming):
+        def chunk(self, timeout: float) -> bytes | None:
+            if self._pieces and self._pieces[0][0] <= self._clock.now:
+                return self._pieces.pop(0)[1]
+            return super().chunk(timeout)
+
+    coming = Records(clock, *((n / 100, b"%d" % n) for n in range(10)))
+    assert chunks(Pace(0.05), coming) == [b"0", b"12345", b"6789"]
+
+
+def test_a_failure_behind_bytes_is_told_after_them(clock: Clock) -> None:
+    class Broken(Coming):
+        def chunk(self, timeout: float) -> bytes | None:
+            if not self._pieces:
+                raise TimedOut("the server is silent", sent=True)
+            return super().chunk(timeout)
+
+    paced, coming = Pace(0.05), cast("Exchange", Broken(clock, (0.0, b"a")))
+    assert paced.chunk(coming, 10.0) == b"a"
+    with pytest.raises(TimedOut):
+        paced.chunk(coming, 10.0)

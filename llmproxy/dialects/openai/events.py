@@ -25,10 +25,10 @@ LAST = b"[DONE]"
 _HEAD = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
 # The objects of a chunk that has no more than a text.
 _OBJECTS = 3
-# Names that say nothing of an error or a cost, and whose values are no output.
-_PLAIN = frozenset({
-    *_HEAD, "choices", "usage", "obfuscation", "index", "delta", "logprobs", "finish_reason", "content",
-})  # fmt: skip
+# The names in a chunk, its choice and its delta that say nothing of an error or a cost, and whose values are no output.
+_PLAIN_CHUNK = frozenset({*_HEAD, "choices", "usage", "obfuscation"})
+_PLAIN_CHOICE = frozenset({"index", "delta", "logprobs", "finish_reason"})
+_PLAIN_DELTA = frozenset({"content"})
 # What some servers call their chunks.
 _OTHER_FORMS = frozenset({"chat.completion", "text_completion"})
 
@@ -143,11 +143,12 @@ class EventTranslator(ChatTranslator):
             (choice,) = chunk["choices"]
             delta = choice["delta"]
             text = delta["content"]
-            names = (*chunk, *choice, *delta)
+            names = (*chunk, "", *choice, "", *delta)
         except (KeyError, TypeError, ValueError):
             return None
         if names != self._names:
-            if not _PLAIN.issuperset(names):
+            is_plain = _PLAIN_CHUNK.issuperset(chunk) and _PLAIN_CHOICE.issuperset(choice)
+            if not is_plain or not _PLAIN_DELTA.issuperset(delta):
                 return None
             self._names = names
         is_text = isinstance(text, str) and choice.get("finish_reason") is None
