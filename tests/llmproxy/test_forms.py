@@ -306,7 +306,9 @@ def test_what_may_stand_around_an_answer_is_found_soon(part: str) -> None:
     assert time.thread_time() - began < 1
 
 
-@pytest.mark.parametrize("behind", ["", "\n\ndata: [DONE]\n\n", "data: [DONE]\n\n", "\n: end\n"])
+@pytest.mark.parametrize(
+    "behind", ["", "\n", "\n\ndata: [DONE]\n\n", "data: [DONE]\n\n", "\n: end\n"]
+)
 @pytest.mark.parametrize(
     "text", ['print(f"{name}: {age}")', "{x}: y", "}id: 5", "}event: y", "}retry: 1", "}data: z"]
 )
