@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 def read(call: Call, attempt: Attempt, body: bytes, work: Callable[[bytes], R]) -> R:
-    """What ``work`` makes of a body, aside if that is large. Raises the problem of an answer that has failed."""
+    """Returns the result of ``work`` on a body, aside if that is large. Raises the problem of a failed answer."""
     try:
         return bodies.aside(call, work, body)
     except FailedAnswer as failed:

@@ -31,7 +31,7 @@ def note_answer(target: Target, surface: Surface) -> None:
 
 
 def refused_by(target: Target, surface: Surface) -> frozenset[Refused]:
-    """What a target has refused: in this call, and lately."""
+    """Returns the members that a target has refused, in this call and lately."""
     if not (known := _known.get(_place(target, surface))):
         return target.drops
     now = time.monotonic()

@@ -115,7 +115,7 @@ def _gathered(codec: Codec, body: bytes, *, target: Target, request: Any) -> Who
 
 
 class _Made:
-    """What has come of an answer so far."""
+    """The part of an answer that has come so far."""
 
     def __init__(self) -> None:
         self.size, self.finished = 0, False
@@ -136,7 +136,7 @@ class _Made:
         return b"".join(self._forwards)
 
     def failure(self, piece: Piece, rest: Iterable[Piece]) -> Exception:
-        """What an answer raises that has failed at this piece; what it has used may follow."""
+        """The failure of an answer at this piece; its usage may follow."""
         problem = piece.failed
         assert problem is not None
         if isinstance(problem, UnreadableAnswer):

@@ -1,4 +1,4 @@
-"""What a process of the release before says of members reaches the column of now."""
+"""Copies members that a process of the release before writes to the column of now."""
 
 from django.db import migrations
 

@@ -61,7 +61,7 @@ class Contents(NamedTuple):
 
 
 class Bounds:
-    """How much of the documents of one call may still be read, by one thread at a time."""
+    """The rest of one call's allowance for reading documents, used by one thread at a time."""
 
     def __init__(self) -> None:
         self._left = MOST_INFLATED

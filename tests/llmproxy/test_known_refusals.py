@@ -1,4 +1,4 @@
-"""What a model has refused is not asked again for a while (``refused_members.ndjson``).
+"""Members that a model has refused are not sent again for a while (``refused_members.ndjson``).
 
 ``said`` are the words of a refusal to a call with the members ``asked``, which then goes on without those that are
 ``gone``; ``then`` are the members of a call that follows and those that it goes without, null where it is refused too.

@@ -26,7 +26,7 @@ class Clock:
 
 
 class Coming:
-    """What a connection brings: pieces, and when each comes."""
+    """A connection that brings pieces, each at its time."""
 
     def __init__(self, clock: Clock, *pieces: tuple[float, bytes]) -> None:
         self._clock = clock
