@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import time
 from base64 import b32decode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from django.db import connection
 from django.urls import reverse
 from django.utils import timezone
 from django_otp.oath import TOTP
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 from pytest_django.fixtures import Settings
 
 from accounts.audit import Actor
@@ -41,6 +42,7 @@ AUTHENTICATOR = {
 
 ENDS_ALL = "End all sessions"
 CLICKS, CLICK_MILLISECONDS = 10, 5_000
+LATE_SECONDS = 1
 
 
 @pytest.fixture
@@ -225,6 +227,23 @@ def test_a_passkey_is_set_up_signs_in_and_is_asked_for_again_before_grave_acts(
         "password_accepted", "set_up_code_made", "set_up_code_used", "factor_added", "signed_in",
         "recovery_codes_made", "signed_out", "password_accepted", "signed_in", "factor_proved", "factor_renamed",
     ]  # fmt: skip
+
+
+def test_a_passkey_is_used_where_the_words_of_its_script_come_late(
+    base_url: str, operator: User
+) -> None:
+    def late(route: Route) -> None:
+        time.sleep(LATE_SECONDS)
+        route.continue_()
+
+    with desk(base_url) as there:
+        page = there.page()
+        page.route("**/texts/", late)
+        set_up_passkey(page, operator)
+        log_out(page)
+        give_password(page, operator)
+        press(page, "Use a passkey")
+        expect_console(page)
 
 
 def test_sessions_end_when_idle_after_twelve_hours_and_by_their_operator(
