@@ -1,0 +1,32 @@
+"""Collections of what apps declare about themselves in ``AppConfig.ready`` and composition reads afterwards."""
+
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from django.core.exceptions import ImproperlyConfigured
+
+T = TypeVar("T")
+
+
+class Declarations(Generic[T]):
+    """Declarations of one kind, in the order of the apps in ``INSTALLED_APPS``; two of one name are refused.
+
+    ``name`` gives a declaration's name. It is made where the type of the declaration is, below every app.
+    """
+
+    def __init__(self, name: Callable[[T], str]) -> None:
+        self._name = name
+        self._declared: dict[str, T] = {}
+
+    def add(self, *declarations: T) -> None:
+        for each in declarations:
+            name = self._name(each)
+            if name in self._declared:
+                raise ImproperlyConfigured(f"{name} is declared twice.")
+            self._declared[name] = each
+
+    def __getitem__(self, name: str) -> T:
+        return self._declared[name]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._declared.values())
