@@ -35,6 +35,7 @@ from config.env.values import (
     sender,
 )
 from config.hosts import is_loopback
+from config.observability.log_settings import LOG_SETTINGS
 from config.observability.syslog import Receiver
 from releases.manifests import platforms
 from releases.pipeline import issuer_settings
@@ -384,31 +385,4 @@ EMAIL_USE_TLS: bool = _email.get("EMAIL_USE_TLS", False)
 EMAIL_USE_SSL: bool = _email.get("EMAIL_USE_SSL", False)
 EMAIL_TIMEOUT = _email.get("EMAIL_TIMEOUT") or 20
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"json": {"()": "config.observability.logs.AllowListFormatter"}},
-    "filters": {"cause": {"()": "config.observability.database_causes.Cause"}},
-    "handlers": {
-        "out": {"class": "logging.StreamHandler", "formatter": "json"},
-        # A logger without any handler would print its warnings as they are.
-        "nowhere": {"class": "logging.NullHandler"},
-    },
-    "root": {"handlers": ["out"], "level": "INFO"},
-    "loggers": {
-        # Removes Django's own handlers: a console and mails.
-        "django": {"handlers": []},
-        # These write paths and messages, which may carry tokens; config.middleware.request_log logs the route.
-        "django.request": {"handlers": ["nowhere"], "propagate": False},
-        "django.security": {"handlers": ["nowhere"], "propagate": False},
-        # Each command would log a line for each task at its start.
-        "procrastinate.blueprints": {"level": "WARNING"},
-        "procrastinate.periodic": {"level": "WARNING"},
-        # Its text names the server and the role.
-        "psycopg.pool": {"filters": ["cause"]},
-        # It logs two lines per page read.
-        "stripe": {"level": "WARNING"},
-        "django.server": {"handlers": ["nowhere"], "propagate": False},
-        "opentelemetry": {"handlers": ["nowhere"], "propagate": False},
-    },
-}
+LOGGING = LOG_SETTINGS
