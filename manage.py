@@ -7,8 +7,8 @@ from pathlib import Path
 
 from django.core.management import execute_from_command_line
 
-from config.env.addresses import owner_address
-from config.env.reading import env
+from config.platform.env.addresses import owner_address
+from config.platform.env.reading import env
 
 LOCAL = Path(__file__).resolve().parent / ".local" / "env"
 BY_OWNER = {"migrate", "split_database_roles"}

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db.models import Model
 
 from accounts.models import AuditEvent
-from config.api.problems import Fault, InvalidRequest
+from config.platform.problems.problem import Fault, InvalidRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

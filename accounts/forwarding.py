@@ -16,10 +16,10 @@ from django.db.models import Max
 from django.forms.models import model_to_dict
 
 from accounts.models import AuditEvent, AuditPosition
-from config.db.advisory_locks import alone, wait_for_writers
-from config.db.connections import database_now, release_connection
-from config.observability import syslog
-from config.observability.syslog import Receiver
+from config.platform.db.advisory_locks import alone, wait_for_writers
+from config.platform.db.connections import database_now, release_connection
+from config.platform.observability import syslog
+from config.platform.observability.syslog import Receiver
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from django.contrib.auth import hashers as django
 from django.contrib.auth.hashers import Argon2PasswordHasher
 
-from config.greenlets import run_exclusively
-from config.text.forms import password_tries
+from config.platform.runtime.greenlets import run_exclusively
+from config.platform.text.forms import password_tries
 
 # The minimum of argon2 for one lane, in KiB.
 LEAST_MEMORY = 8

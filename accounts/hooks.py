@@ -70,5 +70,7 @@ def register(provided: Above) -> None:
 def above() -> Above:
     """What is registered; a process without it cannot sign anybody in."""
     if not _registered:
-        raise RuntimeError("Nothing is registered in accounts.hooks; config.composition does so.")
+        raise RuntimeError(
+            "Nothing is registered in accounts.hooks; config.composition.collecting does so."
+        )
     return _registered[0]

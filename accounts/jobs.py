@@ -13,9 +13,9 @@ from django.db import Error
 from django.utils import timezone
 
 from accounts.audit import Actor, record
-from config.api.problems import Problem
-from config.db.advisory_locks import alone
-from config.db.connections import database_now, release_connection
+from config.platform.db.advisory_locks import alone
+from config.platform.db.connections import database_now, release_connection
+from config.platform.problems.problem import Problem
 
 log = logging.getLogger(__name__)
 

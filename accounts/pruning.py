@@ -17,7 +17,7 @@ from django.db.models import Q
 from accounts.audit import Actor, record
 from accounts.factors import console_sessions
 from accounts.models import AuditEvent, RefreshToken, Session, User
-from config.api.problems import instant
+from config.platform.problems.problem import instant
 
 EVENTS_AT_A_TIME = 2000
 SESSIONS_AT_A_TIME = 100

@@ -13,7 +13,7 @@ from accounts.models import PasswordLink
 from accounts.people import email_forms, password_links
 from accounts.sessions import refusals
 from accounts.sessions.retries import wipe_expired
-from config.jobs.queue import BACKOFF, RESETS, UNHURRIED, periodic, task
+from config.platform.jobs.queue import BACKOFF, RESETS, UNHURRIED, periodic, task
 
 
 @periodic("7 * * * *", name="accounts.wipe_retries", queue="accounts")

@@ -33,13 +33,13 @@ from accounts.sessions.retries import LONGEST_KEY, SHORTEST_KEY, checked_key
 from accounts.sessions.revocation import end_session, revoke_all, sign_out
 from accounts.sessions.rotation import rotate
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, account_of, sign_in
-from config.api.problems import NotFound
-from config.api.schema import no_content, problems
-from config.api.views import ViewSet
-from config.middleware.client_address import address_of
-from config.middleware.edge import FORGET
-from config.middleware.request_id import current as request_id
-from config.ratelimits.failed_logins import attempt
+from config.platform.api.schema import no_content, problems
+from config.platform.api.views import ViewSet
+from config.platform.edge.client_address import address_of
+from config.platform.edge.outermost import FORGET
+from config.platform.edge.ratelimits.failed_logins import attempt
+from config.platform.problems.problem import NotFound
+from config.platform.runtime.request_id import current as request_id
 
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",

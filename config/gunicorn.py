@@ -35,14 +35,14 @@ from gunicorn.glogging import Logger  # noqa: E402
 from gunicorn.http.errors import InvalidHeader  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 
-from config import serving  # noqa: E402
-from config.db.connections import close_pool  # noqa: E402
-from config.db.encoding import refuse_other_encodings  # noqa: E402
-from config.db.sessions import limit_statements  # noqa: E402
-from config.middleware import health, server_refusals  # noqa: E402
-from config.middleware.body_limits import cut, is_too_large  # noqa: E402
-from config.middleware.client_connection import ClientConnection  # noqa: E402
-from config.observability import metrics_serving  # noqa: E402
+from config.platform.db.connections import close_pool  # noqa: E402
+from config.platform.db.encoding import refuse_other_encodings  # noqa: E402
+from config.platform.db.sessions import limit_statements  # noqa: E402
+from config.platform.edge import health, server_refusals  # noqa: E402
+from config.platform.edge.body_limits import cut, is_too_large  # noqa: E402
+from config.platform.edge.client_connection import ClientConnection  # noqa: E402
+from config.platform.observability import metrics_serving  # noqa: E402
+from config.platform.runtime import serving  # noqa: E402
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ STATEMENT_LIMITS = (
 
 
 class QuietLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
-    """gunicorn's logger without its access line; config.middleware.request_log writes the one line of a request."""
+    """gunicorn's logger without its access line; config.platform.edge.request_log writes the one line of a request."""
 
     def access(self, *_: Any) -> None:
         """Writes nothing."""
@@ -256,7 +256,7 @@ limit_request_line = 8190
 limit_request_fields = 100
 limit_request_field_size = 8190
 
-# Only config/middleware/client_address.py decides about the client's address and https.
+# Only config/platform/edge/client_address.py decides about the client's address and https.
 forwarded_allow_ips = ""
 forwarder_headers = ""
 secure_scheme_headers: dict[str, str] = {}
@@ -267,7 +267,7 @@ control_socket_disable = True
 # Heartbeats in memory: on a slow disk they would block the worker.
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # nosec B108 # noqa: S108 - only an inode of it is used
 
-# config.middleware.request_log writes the one line of a request.
+# config.platform.edge.request_log writes the one line of a request.
 accesslog = None
 logger_class = QuietLogger
 errorlog = "-"

@@ -10,14 +10,20 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from accounts.connections import provider_settings
-from config.api.description import description_settings
-from config.db.connections import database
-from config.db.replica import REPLICA, ReplicaConnection
-from config.env import plain_connections, ports
-from config.env.addresses import address_or_empty, certificates, sentry_dsn, webhook_or_empty
-from config.env.reading import env, seal
-from config.env.secret_files import secret
-from config.env.values import (
+from config.platform.api.description import description_settings
+from config.platform.db.connections import database
+from config.platform.db.replica import REPLICA, ReplicaConnection
+from config.platform.env import plain_connections, ports
+from config.platform.env.addresses import (
+    address_or_empty,
+    certificates,
+    sentry_dsn,
+    webhook_or_empty,
+)
+from config.platform.env.hosts import is_loopback
+from config.platform.env.reading import env, seal
+from config.platform.env.secret_files import secret
+from config.platform.env.values import (
     API_KEY,
     CDN_PURGE_FORM,
     DIALECT,
@@ -34,9 +40,8 @@ from config.env.values import (
     publish_secrets,
     sender,
 )
-from config.hosts import is_loopback
-from config.observability.log_settings import LOG_SETTINGS
-from config.observability.syslog import Receiver
+from config.platform.observability.log_settings import LOG_SETTINGS
+from config.platform.observability.syslog import Receiver
 from releases.manifests import platforms
 from releases.pipeline import issuer_settings
 
@@ -159,7 +164,7 @@ TIME_ZONE = "UTC"
 APPEND_SLASH = False
 
 INSTALLED_APPS = [
-    "config.console.apps.ConsoleConfig",
+    "config.composition.apps.ConsoleConfig",
     # Before auth, whose commands createsuperuser and changepassword it replaces.
     "accounts",
     "django.contrib.auth",
@@ -186,23 +191,23 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     # Outermost, so that no answer lacks its id, headers and log line, and all that follows knows the client's address.
-    "config.middleware.edge.EdgeMiddleware",
+    "config.platform.edge.outermost.EdgeMiddleware",
     # Before anything that can refuse or redirect a probe.
-    "config.middleware.health.HealthMiddleware",
+    "config.platform.edge.health.HealthMiddleware",
     # Around all that can fail.
-    "config.api.handlers.ProblemMiddleware",
+    "config.platform.problems.rendering.ProblemMiddleware",
     # Leads to https before anything else is said.
     "django.middleware.security.SecurityMiddleware",
     # Files are for everybody: no limit counts them.
-    "config.middleware.public_files.PublicFilesMiddleware",
+    "config.platform.edge.public_files.PublicFilesMiddleware",
     # What is refused here costs no session and no query.
-    "config.ratelimits.limits.AddressLimitMiddleware",
-    "config.middleware.body_limits.BodyLimitMiddleware",
+    "config.platform.edge.ratelimits.limits.AddressLimitMiddleware",
+    "config.platform.edge.body_limits.BodyLimitMiddleware",
     # Checks the host.
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     # Session, user, second factor and messages, of pages alone.
-    "config.middleware.pages.PageMiddleware",
+    "config.platform.edge.pages.PageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
@@ -220,7 +225,7 @@ TEMPLATES = [
             "libraries": {
                 "console": "config.console.template_tags",
                 "console_lists": "config.console.lists.tags",
-                "versions": "config.console.version_tags",
+                "versions": "config.composition.version_tags",
             },
         },
     },
@@ -233,7 +238,12 @@ if _replica:
     )
 
 # Without an address, each process counts by itself.
-CACHES = {"default": {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATION": CACHE_URL}}
+CACHES = {
+    "default": {
+        "BACKEND": "config.platform.edge.ratelimits.cache.CounterCache",
+        "LOCATION": CACHE_URL,
+    }
+}
 
 # The storage of releases; nothing else is stored as files.
 if STORAGE_URL["kind"] == "s3":
@@ -290,7 +300,7 @@ CORS_EXPOSE_HEADERS = [
     "x-request-id", "x-tokens-remaining-month", "x-tokens-remaining-day",
 ]  # fmt: skip
 
-# More than the largest body of any address (a model call); each has its own limit in config/middleware/body_limits.py.
+# More than the largest body of any address (a model call); config/platform/edge/body_limits.py has a limit for each.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024 + 1
 
 # --- Identity ---------------------------------------------------------------------------------------
@@ -299,7 +309,7 @@ AUTH_USER_MODEL = "accounts.User"
 AUTHENTICATION_BACKENDS = [
     "django.contrib.auth.backends.ModelBackend",
     # Knows what operators' roles allow.
-    "config.roles.RoleBackend",
+    "config.composition.roles.RoleBackend",
 ]
 # One entry: with a second one, the time of a check would reveal dormant accounts.
 PASSWORD_HASHERS = ["accounts.hashers.GatedArgon2Hasher"]
@@ -326,7 +336,7 @@ OTP_WEBAUTHN_ALLOW_PASSWORDLESS_LOGIN = False
 OTP_WEBAUTHN_HELPER_CLASS = "accounts.admin.second_factor.passkeys.PasskeyHelper"
 # Refused ceremonies are in the audit log.
 OTP_WEBAUTHN_EXCEPTION_LOGGER_NAME = ""
-CSRF_FAILURE_VIEW = "config.api.handlers.csrf_failure"
+CSRF_FAILURE_VIEW = "config.platform.problems.rendering.csrf_failure"
 LOGIN_URL = "/admin/login/"
 LOGIN_REDIRECT_URL = "/admin/"
 
@@ -346,13 +356,13 @@ REST_FRAMEWORK = {
         "accounts.sessions.authentication.AccessTokenAuthentication"
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
-    "DEFAULT_THROTTLE_CLASSES": ["config.ratelimits.throttling.PersonThrottle"],
+    "DEFAULT_THROTTLE_CLASSES": ["config.platform.edge.ratelimits.throttling.PersonThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["config.api.parsers.ObjectParser"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "config.api.negotiation.Negotiation",
-    "DEFAULT_METADATA_CLASS": "config.api.metadata.NoMetadata",
-    "DEFAULT_SCHEMA_CLASS": "config.api.schema.Schema",
-    "EXCEPTION_HANDLER": "config.api.handlers.for_rest_framework",
+    "DEFAULT_PARSER_CLASSES": ["config.platform.api.parsers.ObjectParser"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "config.platform.api.negotiation.Negotiation",
+    "DEFAULT_METADATA_CLASS": "config.platform.api.metadata.NoMetadata",
+    "DEFAULT_SCHEMA_CLASS": "config.platform.api.schema.Schema",
+    "EXCEPTION_HANDLER": "config.platform.problems.rendering.for_rest_framework",
     "UNAUTHENTICATED_USER": None,
     # Unknown members of a query are ignored; a `format` would otherwise answer 404.
     "URL_FORMAT_OVERRIDE": None,
@@ -373,7 +383,7 @@ SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001"]
 # --- Jobs, mail, logs -----------------------------------------------------------------------------
 
 # Tasks that belong to no app; procrastinate finds those of the apps by itself.
-PROCRASTINATE_IMPORT_PATHS = ["config.jobs.tasks", "config.management.tasks"]
+PROCRASTINATE_IMPORT_PATHS = ["config.platform.jobs.tasks", "config.composition.operation.tasks"]
 # Operators discard and retry failed jobs in the console.
 PROCRASTINATE_READONLY_MODELS = False
 

@@ -6,8 +6,8 @@ from django.views.generic import RedirectView
 
 from accounts.admin.second_factor.urls import passkey_urls
 from accounts.keys.jwks import KeysView
-from config.api import handlers
-from config.api.docs import DocsView, SchemaView
+from config.platform.api.docs import DocsView, SchemaView
+from config.platform.problems import rendering as handlers
 
 LEAD_ON = {"http_method_names": ["get", "head"]}
 

@@ -5,9 +5,9 @@ import os
 from django.core.wsgi import get_wsgi_application
 from django.urls import get_resolver
 
-from config import serving
-from config.middleware.body_limits import with_readable_bodies
-from config.observability import logs
+from config.platform.edge.body_limits import with_readable_bodies
+from config.platform.observability import logs
+from config.platform.runtime import serving
 from llmproxy.prompts import tokenizers
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")

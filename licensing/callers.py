@@ -10,7 +10,7 @@ from django.db.models import Model
 from rest_framework.request import Request
 
 from accounts.hooks import Claims
-from config.db.batching import BatchedLookup, BatchedStatement
+from config.platform.db.batching import BatchedLookup, BatchedStatement
 from licensing.models import Standing, merged
 
 

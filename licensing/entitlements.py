@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection
 
-from config.api.problems import Fault, InvalidRequest
+from config.platform.problems.problem import Fault, InvalidRequest
 from licensing.models import APP_SLUG
 
 SLUG = re.compile(APP_SLUG)

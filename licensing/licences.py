@@ -9,9 +9,9 @@ from django.db import transaction
 from accounts.audit import Actor, check_reason, reason_faults, record
 from accounts.models import AuditEvent, Client
 from accounts.people.clients import new_name
-from config.api.constraints import refused_as
-from config.api.problems import Fault, InvalidRequest, instant
-from config.console.edit_conflicts import change
+from config.platform.problems.constraints import refused_as
+from config.platform.problems.edit_conflicts import change
+from config.platform.problems.problem import Fault, InvalidRequest, instant
 from licensing.entitlements import entitlements_of
 from licensing.models import Licence, Plan, Standing
 

@@ -14,7 +14,7 @@ from django.db.models.lookups import Exact, LessThanOrEqual
 from django.utils import timezone
 
 from accounts.models import Client
-from config.clock import is_readable
+from config.platform.runtime.clock import is_readable
 
 # The slug of a micro app, which entitlements refer to.
 APP_SLUG = r"^[a-z0-9]+(-[a-z0-9]+)*$"

@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 from licensing.callers import Caller, caller_of
 
 

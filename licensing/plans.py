@@ -8,10 +8,10 @@ from typing import Any
 from django.db import transaction
 
 from accounts.audit import Actor, check_reason, record
-from config.api.constraints import refused_as
-from config.api.problems import Fault
-from config.console.edit_conflicts import change
-from config.db.advisory_locks import lock_until_commit
+from config.platform.db.advisory_locks import lock_until_commit
+from config.platform.problems.constraints import refused_as
+from config.platform.problems.edit_conflicts import change
+from config.platform.problems.problem import Fault
 from licensing.entitlements import entitlements_of
 from licensing.models import Plan
 

@@ -14,7 +14,7 @@ import stripe
 from django.conf import settings
 from stripe.params import SubscriptionListParams
 
-from config.db.connections import release_connection
+from config.platform.db.connections import release_connection
 from licensing.billing_decisions import PAUSED
 from licensing.customer_queries import BillingUnavailable, CustomerRefused
 

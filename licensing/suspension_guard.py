@@ -7,8 +7,8 @@ from django.db import transaction
 
 from accounts.audit import Actor, check_reason, record
 from accounts.jobs import NotDone
-from config.api.problems import Fault, InvalidRequest, instant
-from config.jobs.mail import queue_for_operators
+from config.platform.jobs.mail import queue_for_operators
+from config.platform.problems.problem import Fault, InvalidRequest, instant
 from licensing.models import Brake, Licence
 
 # A run may suspend this number of clients, or one in ``ONE_IN`` of all clients if that is more.

@@ -3,8 +3,8 @@
 from contextlib import suppress
 
 from accounts.audit import Actor
-from config.db.connections import database_now
-from config.jobs.queue import periodic
+from config.platform.db.connections import database_now
+from config.platform.jobs.queue import periodic
 from licensing.billing import end_operator_graces
 from licensing.licences import expire_operator_decisions
 from licensing.suspension_guard import BrakeHeld

@@ -5,8 +5,8 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from config.api.etags import is_known, tag_of
-from config.api.views import ViewSet
+from config.platform.api.etags import is_known, tag_of
+from config.platform.api.views import ViewSet
 from licensing.callers import caller_of
 from licensing.serializers import LicenceStatusSerializer
 

@@ -10,8 +10,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 
-from config.db.uuid7 import timed_uuid
-from config.encryption import Sealed
+from config.platform.db.uuid7 import timed_uuid
+from config.platform.encryption import Sealed
 from licensing.models import Plan
 from llmproxy.requests.call_request import Surface
 

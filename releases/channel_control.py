@@ -10,7 +10,7 @@ from typing import Any
 from django.db import transaction
 
 from accounts.audit import Actor, record
-from config.api.problems import Fault, InvalidRequest, Problem
+from config.platform.problems.problem import Fault, InvalidRequest, Problem
 from releases import leases
 from releases.delivery import storage_sync
 from releases.models import AN_OPERATOR, WHOLE, Publication, ShellChannel

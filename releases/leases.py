@@ -13,8 +13,8 @@ from django.db import DatabaseError
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from config.api.problems import Problem
-from config.db.connections import release_connection
+from config.platform.db.connections import release_connection
+from config.platform.problems.problem import Problem
 from releases.models import ShellChannel
 
 # Longer than any step between two calls of keep(): one silence of a CDN, one write to storage. Only a trickling answer

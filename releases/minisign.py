@@ -17,7 +17,7 @@ from typing import Self
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from config.api.problems import Fault, instant
+from config.platform.problems.problem import Fault, instant
 
 HASHED, LEGACY = b"ED", b"Ed"
 UNTRUSTED, TRUSTED = b"untrusted comment: ", b"trusted comment: "

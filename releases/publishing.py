@@ -27,9 +27,9 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from accounts.audit import Actor, record
-from config.api.problems import NotConfigured, Problem, instant
-from config.clock import clock_from
-from config.db.connections import release_connection
+from config.platform.db.connections import release_connection
+from config.platform.problems.problem import NotConfigured, Problem, instant
+from config.platform.runtime.clock import clock_from
 from releases import leases
 from releases.delivery import purging, storage, storage_sync
 from releases.leases import PublishLease

@@ -2,7 +2,7 @@
 
 from django.utils import timezone
 
-from config.jobs.queue import BACKOFF, periodic, task
+from config.platform.jobs.queue import BACKOFF, periodic, task
 from releases.delivery import purging, storage_sync
 
 

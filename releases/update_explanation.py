@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from releases import updates
 from releases.versions import Version
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 
-from config.api.problems import Fault, InvalidRequest, NotFound
+from config.platform.problems.problem import Fault, InvalidRequest, NotFound
 from releases.delivery.storage import POINTER_CACHE
 from releases.manifests.platforms import KNOWN, USUAL, base_of, near_miss
 from releases.models import WHOLE, Publication, ShellChannel

@@ -10,11 +10,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
-from config.api.etags import unless_known
-from config.api.negotiation import WhateverAccept
-from config.api.problems import MalformedRequest
-from config.api.schema import problems
-from config.api.views import ViewSet
+from config.platform.api.etags import unless_known
+from config.platform.api.negotiation import WhateverAccept
+from config.platform.api.schema import problems
+from config.platform.api.views import ViewSet
+from config.platform.problems.problem import MalformedRequest
 from releases.delivery.storage import POINTER_CACHE
 from releases.pipeline.authentication import Publisher, PublisherAuthentication, actor_of
 from releases.pipeline.submissions import SIGNATURE_HEADER, Submission

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from config.api.problems import Fault, pointer
-from config.observability.scrubbing import is_suspect
+from config.platform.observability.scrubbing import is_suspect
+from config.platform.problems.problem import Fault, pointer
 from telemetry.scrubbing import scrubbed
 
 # Patterns of whole values; the published schema names them too.

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from accounts.admin import exports
-from config.api.problems import instant
+from config.platform.problems.problem import instant
 from telemetry.models import Event
 
 COLUMNS: Mapping[str, Callable[[Event], Any]] = {

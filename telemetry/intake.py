@@ -16,16 +16,16 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection
 
-from config.api.problems import Fault, InvalidRequest, RefusedUntil, RequestTooLarge
-from config.db.connections import release_connection
-from config.greenlets import Aside
+from config.platform.db.connections import release_connection
+from config.platform.problems.problem import Fault, InvalidRequest, RefusedUntil, RequestTooLarge
+from config.platform.runtime.greenlets import Aside
 from telemetry.events import BadEvent, ReportedEvent, read
 from telemetry.models import DailyShare, Event
 from telemetry.volumes import midnight
 
 MIB = 1024 * 1024
 MOST_EVENTS = 500
-# Enforced by config/middleware/body_limits.py before the body is read.
+# Enforced by config/platform/edge/body_limits.py before the body is read.
 MOST_BYTES = MIB
 # A batch of more bytes is checked off the event loop.
 LARGE = 64 * 1024

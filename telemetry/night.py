@@ -4,7 +4,7 @@ from datetime import datetime
 
 from accounts.audit import Actor
 from accounts.jobs import Job
-from config.api.problems import instant
+from config.platform.problems.problem import instant
 from telemetry import pruning
 from telemetry.volumes import count_days
 

@@ -7,7 +7,7 @@ null.
 from functools import lru_cache
 from typing import Any
 
-from config.observability import scrubbing
+from config.platform.observability import scrubbing
 
 MARKED_SECRET = "[secret]"  # nosec B105 # noqa: S105 - a mark, not one
 

@@ -7,10 +7,10 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from config.api.parsers import ObjectParser
-from config.api.schema import problems
-from config.api.views import ViewSet
-from config.ratelimits import limits as ratelimits
+from config.platform.api.parsers import ObjectParser
+from config.platform.api.schema import problems
+from config.platform.api.views import ViewSet
+from config.platform.edge.ratelimits import limits as ratelimits
 from licensing.callers import caller_of
 from telemetry.intake import take_in
 from telemetry.schema import BATCH

@@ -31,8 +31,8 @@ from accounts.keys import key_ring, signing_keys
 from accounts.keys.key_ring import ring
 from accounts.models import Client, User
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
-from config.middleware import health
-from config.ratelimits import servers
+from config.platform.edge import health
+from config.platform.edge.ratelimits import servers
 from licensing.licences import create_client
 from licensing.models import Plan
 from llmproxy.calls import outbox, watch

@@ -15,9 +15,9 @@ from django.urls import get_resolver
 from django.utils.module_loading import import_string
 
 from accounts.models import Role
-from config.api.problems import Problem
-from config.console.frame.navigation import label_of
-from config.roles import ACTIONS, VIEWS
+from config.composition.roles import ACTIONS, VIEWS
+from config.console.navigation import label_of
+from config.platform.problems.problem import Problem
 from tests.tools.folders import ROOT
 
 OURS = {"accounts", "licensing", "usage", "releases", "telemetry", "llmproxy", "config"}

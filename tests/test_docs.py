@@ -14,8 +14,8 @@ from django.conf import settings
 from django.core.management import get_commands
 from drf_spectacular.generators import SchemaGenerator
 
-from config.env.secret_files import Secret
-from config.ratelimits.table import DEFAULTS
+from config.platform.edge.ratelimits.table import DEFAULTS
+from config.platform.env.secret_files import Secret
 from tests.generated_docs import GENERATED, OURS, problems
 from tests.tools.variables import NAMES
 

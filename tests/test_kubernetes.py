@@ -13,7 +13,7 @@ import pytest
 import yaml
 from django.conf import settings
 
-from config.jobs.queue import GRACE_SECONDS
+from config.platform.jobs.queue import GRACE_SECONDS
 from tests.kustomize import Manifest, containers, pod, rendered
 from tests.test_dockerfile import INSTRUCTIONS, services
 from tests.test_docs import variables as read_variables

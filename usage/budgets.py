@@ -14,8 +14,8 @@ from django.db.models import QuerySet, Sum
 
 from accounts.audit import Actor, reason_faults, record
 from accounts.models import Client
-from config.api.problems import Fault, InvalidRequest
-from config.money import DOLLAR, in_dollars
+from config.platform.money import DOLLAR, in_dollars
+from config.platform.problems.problem import Fault, InvalidRequest
 from usage import mails
 from usage.models import Budget, UsageRecord
 from usage.periods import Period

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from psycopg.types.numeric import Int8
 
-from config.api.problems import instant
+from config.platform.problems.problem import instant
 
 MILLION = 1_000_000
 # The largest number of the database's type.

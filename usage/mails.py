@@ -11,8 +11,8 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 
 from accounts.models import Client, User
-from config.jobs.letters import letter
-from config.jobs.mail import queue_for_operators, queue_for_person
+from config.platform.jobs.letters import letter
+from config.platform.jobs.mail import queue_for_operators, queue_for_person
 from usage.models import Alert, Budget
 from usage.periods import Period
 

@@ -13,7 +13,7 @@ from django.db import transaction
 
 from accounts.audit import Actor, check_reason, reason_faults, record
 from accounts.models import User
-from config.api.problems import Fault, InvalidRequest, instant
+from config.platform.problems.problem import Fault, InvalidRequest, instant
 from usage.models import Override
 from usage.periods import Period
 

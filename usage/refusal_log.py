@@ -13,10 +13,10 @@ from uuid import UUID
 from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
 from psycopg.types.json import Jsonb
 
-from config.api.problems import Problem
-from config.db.connections import release_connection
-from config.middleware.request_log import Refused
-from config.ratelimits.limits import network_of
+from config.platform.db.connections import release_connection
+from config.platform.edge.ratelimits.limits import network_of
+from config.platform.edge.request_log import Refused
+from config.platform.problems.problem import Problem
 from usage.models import Refusal
 from usage.models.refusals import MOST_IDS
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
-from config.api.problems import RefusedUntil
+from config.platform.problems.problem import RefusedUntil
 from usage.alerts import note_daily_limit
 from usage.limits import (
     LEAST_OUTPUT,

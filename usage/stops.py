@@ -14,7 +14,7 @@ from django.db.models import Exists, OuterRef, Q
 from accounts.audit import Actor, check_reason, reason_faults, record
 from accounts.models import User
 from accounts.sessions.revocation import lock_user
-from config.api.problems import Fault, InvalidRequest, Problem, instant
+from config.platform.problems.problem import Fault, InvalidRequest, Problem, instant
 from usage.models import Stop, UsageRecord
 
 

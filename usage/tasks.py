@@ -2,8 +2,8 @@
 
 from django.utils import timezone
 
-from config.db.connections import database_now
-from config.jobs.queue import URGENT, periodic
+from config.platform.db.connections import database_now
+from config.platform.jobs.queue import URGENT, periodic
 from usage import alerts, budgets, refusal_log
 from usage.settlement import settle_abandoned
 from usage.spending import daily

@@ -5,7 +5,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from config.api.views import ViewSet
+from config.platform.api.views import ViewSet
 from licensing.callers import caller_of
 from usage.limits import PlanCaps
 from usage.serializers import UsageSerializer

@@ -24,8 +24,8 @@ from accounts.audit import Actor
 from accounts.models import User
 from accounts.people.operators import actor_of
 from config.console.base import ConsoleAdmin
-from config.db.connections import release_connection
-from config.db.replica import look
+from config.platform.db.connections import release_connection
+from config.platform.db.replica import look
 
 Row = TypeVar("Row", bound=Model)
 # Content type by the ending of the file's name.

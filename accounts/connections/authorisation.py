@@ -19,8 +19,8 @@ from accounts.connections.providers import find
 from accounts.hashers import plain_hash
 from accounts.models import ConnectionAttempt
 from accounts.sessions.revocation import lock_user
-from config.api.problems import Fault, InvalidRequest, Problem
-from config.encryption import CannotDecrypt
+from config.platform.encryption import CannotDecrypt
+from config.platform.problems.problem import Fault, InvalidRequest, Problem
 
 LIFETIME = timedelta(minutes=10)
 # Per person; a further authorisation replaces the oldest.

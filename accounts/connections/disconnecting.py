@@ -20,10 +20,10 @@ from accounts.connections import oauth
 from accounts.connections.oauth import ProviderFailed
 from accounts.connections.providers import ProviderNotConfigured, configured, find
 from accounts.models import Connection, ConnectionAttempt, ConnectionRevocation
-from config.api.problems import Problem
-from config.clock import clock_from
-from config.db.connections import release_connection
-from config.encryption import CannotDecrypt
+from config.platform.db.connections import release_connection
+from config.platform.encryption import CannotDecrypt
+from config.platform.problems.problem import Problem
+from config.platform.runtime.clock import clock_from
 
 GIVEN_UP_AFTER = timedelta(days=14)
 FIRST_PAUSE = timedelta(seconds=5)

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlencode
 
 from authlib.oauth2 import ClientAuth
 
-from config.http.exchange import exchange_once
+from config.platform.http.exchange import exchange_once
 
 # For the whole exchange: its caller has an answer within 15. The lease of a refresh lasts longer.
 MOST_SECONDS = 12.0
@@ -82,7 +82,7 @@ class Session:
         headers: Mapping[str, str] | None = None,
         auth: ClientAuth | None = None,
     ) -> Answer:
-        """Posts a form with the client's authentication. Raises ``config.http.exchange.ExchangeError``."""
+        """Posts a form with the client's authentication. Raises ``config.platform.http.exchange.ExchangeError``."""
         prepared: Any = (url, {**HEADERS}, urlencode(data))
         if auth is not None:
             prepared = auth.prepare("POST", *prepared)
@@ -90,7 +90,7 @@ class Session:
 
 
 def post(url: str, headers: Mapping[str, str], body: str) -> Answer:
-    """Posts a form's body. Raises ``config.http.exchange.ExchangeError``."""
+    """Posts a form's body. Raises ``config.platform.http.exchange.ExchangeError``."""
     with exchange_once(
         "POST",
         url,

@@ -21,10 +21,10 @@ from accounts.connections.provider_settings import OAuthProvider
 from accounts.connections.providers import find
 from accounts.connections.scopes import granted
 from accounts.models import Connection, Session, User
-from config.api.problems import Problem, ProviderRejected, ServiceUnavailable
-from config.clock import clock_from
-from config.db.connections import release_connection
-from config.encryption import CannotDecrypt
+from config.platform.db.connections import release_connection
+from config.platform.encryption import CannotDecrypt
+from config.platform.problems.problem import Problem, ProviderRejected, ServiceUnavailable
+from config.platform.runtime.clock import clock_from
 
 # How long a caller waits for a concurrent refresh, and how often it checks.
 PATIENCE = timedelta(seconds=5)

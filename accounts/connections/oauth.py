@@ -20,8 +20,13 @@ from accounts.connections.provider_settings import OAuthProvider
 from accounts.connections.refusals import Meaning, meaning_of
 from accounts.connections.scopes import granted
 from accounts.models import Connection
-from config.api.problems import Problem, ProviderError, ProviderTimeout, ProviderUnavailable
-from config.http.errors import ExchangeError
+from config.platform.http.errors import ExchangeError
+from config.platform.problems.problem import (
+    Problem,
+    ProviderError,
+    ProviderTimeout,
+    ProviderUnavailable,
+)
 
 Failure = Connection.Failure
 LONGEST_TOKEN = 16 * 1024

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from environs import ValidationError
 
-from config.hosts import is_loopback
+from config.platform.env.hosts import is_loopback
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}", re.ASCII)
 METHODS = ("client_secret_basic", "client_secret_post", "none")

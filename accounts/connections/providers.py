@@ -7,7 +7,7 @@ from django.conf import settings
 from environs import ValidationError
 
 from accounts.connections.provider_settings import OAuthProvider, read
-from config.api.problems import NotConfigured
+from config.platform.problems.problem import NotConfigured
 
 log = logging.getLogger(__name__)
 

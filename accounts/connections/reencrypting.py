@@ -16,7 +16,7 @@ from accounts.models import (
     ConnectionRevocation,
     SigningKey,
 )
-from config.encryption import BOUND, CannotDecrypt, decrypt, encrypt, is_current
+from config.platform.encryption import BOUND, CannotDecrypt, decrypt, encrypt, is_current
 
 AT_A_TIME = 200
 _COLUMNS: tuple[tuple[Any, tuple[str, ...]], ...] = (

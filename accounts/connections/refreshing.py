@@ -29,9 +29,9 @@ from accounts.connections.oauth import GrantRefused, ProviderFailed, Tokens
 from accounts.connections.provider_settings import OAuthProvider
 from accounts.models import Connection
 from accounts.models.connections import REFUSED_FOR_LONG
-from config.clock import clock_from
-from config.db.connections import release_connection
-from config.encryption import encrypt
+from config.platform.db.connections import release_connection
+from config.platform.encryption import encrypt
+from config.platform.runtime.clock import clock_from
 
 LEASE = timedelta(seconds=25)
 # A short outage of the database must not lose a refresh token that only this process knows.

@@ -27,9 +27,9 @@ from accounts.people.operators import actor_of
 from accounts.serializers import validated
 from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.authentication import still_there
-from config.api.schema import no_content, problems
-from config.api.views import ViewSet
-from config.ratelimits import limits as ratelimits
+from config.platform.api.schema import no_content, problems
+from config.platform.api.views import ViewSet
+from config.platform.edge.ratelimits import limits as ratelimits
 
 PROVIDER = OpenApiParameter(
     "provider",

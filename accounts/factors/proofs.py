@@ -14,7 +14,7 @@ from accounts.factors.devices import authenticators, kind_of, recovery_codes
 from accounts.models import Authenticator, RecoveryCodes, User
 from accounts.people import mails
 from accounts.typed_codes import as_typed
-from config.api.problems import Fault, InvalidRequest
+from config.platform.problems.problem import Fault, InvalidRequest
 
 # Wrong codes of one kind in a row after which the operator is mailed: so many are no slips of a finger.
 SUSPICIOUS = 5

@@ -19,7 +19,7 @@ from accounts.people.access import check_not_oneself
 from accounts.people.rights import check_owner
 from accounts.sessions.revocation import lock_user
 from accounts.typed_codes import as_typed, grouped, new_code
-from config.api.problems import Fault, InvalidRequest, instant
+from config.platform.problems.problem import Fault, InvalidRequest, instant
 
 SET_UP_WITHIN = timedelta(minutes=30)
 # 23 letters of 32 are 115 random bits, for which a plain hash does; 16 are 80, for which argon2id does.

@@ -10,9 +10,9 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 
 from accounts.keys.key_ring import ring
-from config.api.etags import unless_known
-from config.api.negotiation import WhateverAccept
-from config.api.views import APIView
+from config.platform.api.etags import unless_known
+from config.platform.api.negotiation import WhateverAccept
+from config.platform.api.views import APIView
 
 MAX_AGE = 300
 CONTENT_TYPE = "application/jwk-set+json"

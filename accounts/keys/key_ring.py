@@ -24,8 +24,8 @@ from jwt.algorithms import RSAAlgorithm
 
 from accounts.models import SigningKey
 from accounts.models.keys import Stage
-from config.api.problems import ServiceUnavailable
-from config.db.connections import release_connection
+from config.platform.db.connections import release_connection
+from config.platform.problems.problem import ServiceUnavailable
 
 RELOAD_SECONDS = 5.0
 # The shortest time between two readings on account of unknown kids, and before the next after a failed reading.

@@ -20,9 +20,9 @@ from accounts.audit import Actor, record
 from accounts.keys.key_ring import RELOAD_SECONDS, ring
 from accounts.models import SigningKey
 from accounts.models.keys import Stage
-from config.api.problems import InvalidRequest, instant
-from config.db.advisory_locks import lock_until_commit
-from config.encryption import CannotDecrypt, decrypt, encrypt, is_current
+from config.platform.db.advisory_locks import lock_until_commit
+from config.platform.encryption import CannotDecrypt, decrypt, encrypt, is_current
+from config.platform.problems.problem import InvalidRequest, instant
 
 # The strength of 128 bits.
 KEY_BITS = 3072

@@ -9,8 +9,8 @@ from getpass import getpass
 from django.core.management.base import CommandError
 
 from accounts.models import User
-from config.api.problems import InvalidRequest
-from config.text.forms import password_form
+from config.platform.problems.problem import InvalidRequest
+from config.platform.text.forms import password_form
 
 
 def ask(question: Callable[[str], str], prompt: str, *, instead: str) -> str:

@@ -9,7 +9,7 @@ from django.db.models import F, Q
 
 from accounts.models.people import User
 from accounts.models.sessions import Session
-from config.encryption import Sealed
+from config.platform.encryption import Sealed
 
 PROVIDER_LENGTH = 40
 _PROVIDER = r"^[a-z0-9][a-z0-9_-]*$"

@@ -13,7 +13,7 @@ from django_otp.oath import TOTP
 from accounts.device_names import device_name
 from accounts.hashers import token_matches
 from accounts.models.people import User
-from config.encryption import Sealed
+from config.platform.encryption import Sealed
 
 DIGITS = 6
 # A clock that is wrong by a step of 30 seconds is tolerated.

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from django.db import models
 from django.db.models import F, Q
 
-from config.encryption import Sealed
+from config.platform.encryption import Sealed
 
 # How long after its last signature a key verifies; a token itself lasts an hour.
 VERIFYING = timedelta(days=90)

@@ -15,7 +15,7 @@ from django.utils.crypto import salted_hmac
 from django.utils.functional import cached_property
 
 from accounts.hashers import check_password
-from config.text.forms import email_form, password_form, password_tries
+from config.platform.text.forms import email_form, password_form, password_tries
 
 
 class EmailAddressField(models.EmailField):  # type: ignore[type-arg]
@@ -64,7 +64,7 @@ class Client(models.Model):
 
 
 class Role(models.TextChoices):
-    """An operator's roles: names of groups. ``config.roles`` says what each may look at and do."""
+    """An operator's roles: names of groups. ``config.composition.roles`` says what each may look at and do."""
 
     SUPPORT = (
         "support",

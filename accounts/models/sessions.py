@@ -11,7 +11,7 @@ from django.db.models.lookups import GreaterThan, IsNull
 
 from accounts.device_names import device_name
 from accounts.models.people import User
-from config.clock import is_readable
+from config.platform.runtime.clock import is_readable
 
 
 class SessionQuerySet(models.QuerySet["Session"]):

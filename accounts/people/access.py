@@ -12,7 +12,7 @@ from accounts.models import Session, User
 from accounts.people.rights import check_owner_left, check_touch
 from accounts.people.users import described, lock_person
 from accounts.sessions.revocation import lock_user, revoke_all
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 
 
 class NotYourself(InvalidRequest):

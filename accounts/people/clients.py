@@ -11,8 +11,8 @@ from accounts.audit import Actor, check_reason, record
 from accounts.models import Client
 from accounts.people.client_names import alike
 from accounts.people.emails import is_email
-from config.api.problems import Fault, InvalidRequest
-from config.db.advisory_locks import lock_until_commit
+from config.platform.db.advisory_locks import lock_until_commit
+from config.platform.problems.problem import Fault, InvalidRequest
 
 # Control and format characters, separators of lines and paragraphs, halves of characters.
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})

@@ -15,7 +15,7 @@ from django.db import IntegrityError, ProgrammingError, transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
-from config.text.forms import email_form
+from config.platform.text.forms import email_form
 
 PEOPLE_AT_A_TIME = 500
 # Of one run, which others of its queue wait for.

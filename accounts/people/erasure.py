@@ -32,8 +32,8 @@ from accounts.people.access import check_not_oneself
 from accounts.people.rights import check_owner_left, check_touch
 from accounts.people.users import lock_person, replace_signatures
 from accounts.sessions.revocation import revoke_all
-from config.api.problems import Fault, InvalidRequest
-from config.text.forms import email_form, email_spellings
+from config.platform.problems.problem import Fault, InvalidRequest
+from config.platform.text.forms import email_form, email_spellings
 
 OTHER_EMAIL = Fault("/email", "mismatch", "This is not the email of the person to be erased.")
 REASON_NAMES = Fault(

@@ -24,7 +24,7 @@ from accounts.people.invitations import (
     judge,
     judge_locked,
 )
-from config.api.problems import Fault, InvalidRequest
+from config.platform.problems.problem import Fault, InvalidRequest
 
 KIB = 1024
 MOST_BYTES = 256 * KIB

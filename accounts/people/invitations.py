@@ -18,8 +18,8 @@ from accounts.audit import Actor, record_each
 from accounts.models import Client, PasswordLink, User
 from accounts.people.emails import is_email
 from accounts.people.users import add_users
-from config.api.problems import Fault, InvalidRequest
-from config.text.forms import email_form
+from config.platform.problems.problem import Fault, InvalidRequest
+from config.platform.text.forms import email_form
 
 MOST_PEOPLE = 1000
 EMAIL_LENGTH = 254

@@ -11,8 +11,8 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 
 from accounts.models import PasswordLink, RefreshToken, Session, User
-from config.jobs.letters import Letter, letter
-from config.jobs.mail import deliver, queue_for_operators, queue_for_person
+from config.platform.jobs.letters import Letter, letter
+from config.platform.jobs.mail import deliver, queue_for_operators, queue_for_person
 
 
 def token_reused(*, session: Session, evidence: dict[str, Any]) -> None:

@@ -19,8 +19,8 @@ from accounts.people.rights import check_right, check_touch
 from accounts.people.users import lock_person
 from accounts.sessions.revocation import revoke_all
 from accounts.typed_codes import as_typed, grouped, new_code
-from config.api.problems import instant
-from config.text.forms import email_form
+from config.platform.problems.problem import instant
+from config.platform.text.forms import email_form
 
 # 23 letters of 32 are 115 random bits, enough for a plain hash.
 LENGTH = 23

@@ -17,11 +17,11 @@ from accounts.models import PasswordLink
 from accounts.people.one_time_passwords import find_one_time
 from accounts.people.password_links import LinkSpent, find_link, signs_of, use_link
 from accounts.sessions.sign_in import MAX_PASSWORD
-from config.api.problems import InvalidRequest
 from config.console.actions import show_refusal
-from config.middleware.client_address import address_of
-from config.middleware.request_id import current as request_id
-from config.text.forms import password_form
+from config.platform.edge.client_address import address_of
+from config.platform.problems.problem import InvalidRequest
+from config.platform.runtime.request_id import current as request_id
+from config.platform.text.forms import password_form
 
 PAGE_POLICY = "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 

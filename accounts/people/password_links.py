@@ -22,9 +22,9 @@ from accounts.models import PasswordLink, User
 from accounts.people import mails
 from accounts.people.users import hash_password, put_password
 from accounts.sessions.revocation import lock_user
-from config.api.problems import InvalidRequest, NotFound
-from config.jobs.mail import Refused, Unaddressable
-from config.jobs.queue import RESETS, UNHURRIED, crowded
+from config.platform.jobs.mail import Refused, Unaddressable
+from config.platform.jobs.queue import RESETS, UNHURRIED, crowded
+from config.platform.problems.problem import InvalidRequest, NotFound
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from django.core.exceptions import ValidationError
 from zxcvbn import zxcvbn
 
 from accounts.models import User
-from config.db.connections import release_connection
-from config.greenlets import Aside
-from config.text.forms import password_form
+from config.platform.db.connections import release_connection
+from config.platform.runtime.greenlets import Aside
+from config.platform.text.forms import password_form
 
 # Of 4: a hundred million guesses, or ten thousand million where it is one word and something beside it, because the
 # library takes the year and the signs after a word for random ones.

@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group
 
 from accounts.audit import Actor
 from accounts.models import Role, User
-from config.api.problems import InvalidRequest, PermissionRefused
+from config.platform.problems.problem import InvalidRequest, PermissionRefused
 
 
 class NotYourRight(PermissionRefused):

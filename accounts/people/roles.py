@@ -17,7 +17,7 @@ from accounts.people.password_links import make_link
 from accounts.people.rights import check_owner, check_owner_left
 from accounts.people.users import add_operator, lock_person
 from accounts.typed_codes import grouped, new_code
-from config.api.problems import Fault, InvalidRequest
+from config.platform.problems.problem import Fault, InvalidRequest
 
 NO_ROLE = Fault("/roles", "required", "Choose at least one role.")
 UNKNOWN_ROLE = Fault("/roles", "unknown", f"Roles are {', '.join(Role.values)}.")

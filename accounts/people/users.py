@@ -20,10 +20,10 @@ from accounts.people.emails import is_email
 from accounts.people.rights import check_right, check_touch
 from accounts.sessions.revocation import lock_user, revoke_all
 from accounts.sessions.sign_in import MAX_PASSWORD
-from config.api.constraints import refused_as
-from config.api.problems import Fault, InvalidRequest
-from config.db.connections import release_connection
-from config.text.forms import email_form, password_form
+from config.platform.db.connections import release_connection
+from config.platform.problems.constraints import refused_as
+from config.platform.problems.problem import Fault, InvalidRequest
+from config.platform.text.forms import email_form, password_form
 
 EMAIL_TAKEN = Fault("/email", "unique", "This email is taken.")
 NOT_AN_EMAIL = Fault("/email", "invalid", "This is not an email address.")

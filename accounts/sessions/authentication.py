@@ -17,7 +17,7 @@ from rest_framework_simplejwt.exceptions import (
 from accounts.hooks import Caller, above
 from accounts.models import User
 from accounts.sessions.access_tokens import AccessToken
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 
 # A token has some 800 bytes; a much longer one is refused unread.
 LONGEST = 8192

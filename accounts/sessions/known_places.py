@@ -13,8 +13,8 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Q, Subquery
 
 from accounts.models import AuditEvent, Session, User
-from config.ratelimits.table import FailureLimit
-from config.text.forms import email_form
+from config.platform.edge.ratelimits.table import FailureLimit
+from config.platform.text.forms import email_form
 
 # The audit log's action for an operator's sign-in to the console.
 OPERATOR_SIGNED_IN = "operator:signed_in"

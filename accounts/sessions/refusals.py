@@ -12,7 +12,7 @@ from procrastinate.contrib.django import app
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent, User
 from accounts.sessions.revocation import lock_user
-from config.jobs.queue import RESETS, UNHURRIED, crowded
+from config.platform.jobs.queue import RESETS, UNHURRIED, crowded
 
 ACTION = "session:refused"
 # Per account: a flood of guesses must not fill the audit log.

@@ -16,7 +16,7 @@ from django.db.models import Q
 
 from accounts.models import RefreshToken
 from accounts.sessions.refresh_tokens import RefreshSecret
-from config.api.problems import Fault, InvalidRequest
+from config.platform.problems.problem import Fault, InvalidRequest
 
 LIFETIME = timedelta(hours=24)
 SHORTEST_KEY = 22

@@ -18,7 +18,7 @@ from accounts.models import AuditEvent, RefreshToken, Session
 from accounts.people import mails
 from accounts.sessions.revocation import end_locked_session
 from accounts.sessions.sign_in import Device
-from config.api.problems import instant
+from config.platform.problems.problem import instant
 
 ACTION = "session:token_reused"
 # Two uses closer together than this look like one device that sent the request twice; otherwise like two holders.

@@ -19,9 +19,9 @@ from accounts.sessions.known_places import Limits, Place, limits_of_sign_in
 from accounts.sessions.lifetime import session_end, token_end
 from accounts.sessions.refresh_tokens import RefreshSecret
 from accounts.sessions.refusals import queue_refusal
-from config.api.problems import Problem, ServiceUnavailable
-from config.db.connections import release_connection
-from config.text.forms import email_form
+from config.platform.db.connections import release_connection
+from config.platform.problems.problem import Problem, ServiceUnavailable
+from config.platform.text.forms import email_form
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,6 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from config.api.problems import Problem
 from config.console.actions import (
     Action,
     BulkAction,
@@ -33,6 +32,7 @@ from config.console.actions import (
 )
 from config.console.submissions import double_submit, kept_forms
 from config.console.submissions.double_submit import ResultRedirect
+from config.platform.problems.problem import Problem
 
 MOST_CHOSEN = 500
 NOT_AVAILABLE = "This action is not available for this row."
@@ -63,7 +63,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return any(request.user.has_perm(right) for right in (self.right(action), before))
 
     def right(self, action: Action) -> str:
-        """The name of an action's right, by which ``config.roles`` knows it."""
+        """The name of an action's right, by which ``config.composition.roles`` knows it."""
         return f"{self.opts.label_lower}_{action.name}"
 
     def asked_anew(

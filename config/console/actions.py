@@ -16,10 +16,10 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model
 from django.http import HttpRequest
 
-from config.api.error_mapping import problem_of
-from config.api.problems import NotFound, Problem
-from config.console.edit_conflicts import ChangedMeanwhile
-from config.db.connections import release_connection
+from config.platform.db.connections import release_connection
+from config.platform.problems.edit_conflicts import ChangedMeanwhile
+from config.platform.problems.error_mapping import problem_of
+from config.platform.problems.problem import NotFound, Problem
 
 Row = TypeVar("Row")
 

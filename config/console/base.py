@@ -24,9 +24,9 @@ from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from config.console.action_views import ActionAdmin
-from config.console.frame.navigation import label_of
 from config.console.lists.filters import FILTER, RestrictedAdmin, expanded
-from config.text.forms import email_form
+from config.console.navigation import label_of
+from config.platform.text.forms import email_form
 
 COUNTED_ROWS, MOST_SEARCHED = 10_000, 200  # rows, and characters
 

@@ -14,7 +14,7 @@ from django.utils.text import slugify
 
 from config.console.tables import Table
 from config.console.template_tags import short
-from config.money import DOLLAR, in_dollars
+from config.platform.money import DOLLAR, in_dollars
 
 # Above each strip and below the last one, in pixels.
 GAP, AXIS = 14, 20

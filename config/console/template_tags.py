@@ -18,9 +18,9 @@ from django.utils import timezone
 from django.utils.html import conditional_escape, escape, format_html, format_html_join, strip_tags
 from django.utils.safestring import SafeString
 
-from config.api.problems import instant as rfc3339
 from config.console.tables import Chip, Column, Link, Row, Table, state_chip
-from config.money import in_dollars
+from config.platform.money import in_dollars
+from config.platform.problems.problem import instant as rfc3339
 
 register = template.Library()
 

@@ -8,7 +8,7 @@ from django import forms
 from django.http import HttpRequest
 
 from config.console.actions import Action, ReasonForm, Result
-from config.money import DOLLAR, decimal
+from config.platform.money import DOLLAR, decimal
 from llmproxy.catalogue.prices import FIELDS, MOST, free_prices, price_text, prices_of, set_prices
 from llmproxy.models import Route
 from usage.costs import Prices

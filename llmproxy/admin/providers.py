@@ -18,7 +18,7 @@ from accounts.audit import Actor
 from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import moment, yes_no
-from config.money import in_dollars
+from config.platform.money import in_dollars
 from llmproxy.admin.routes import described
 from llmproxy.catalogue.health import MINUTES, health_of
 from llmproxy.catalogue.limit_names import limit_name

@@ -10,7 +10,7 @@ from typing import Any
 
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 
-from config.api.schema import F, problems
+from config.platform.api.schema import F, problems
 from llmproxy.requests.call_request import Surface
 from llmproxy.requests.checking import read_schemas
 from llmproxy.requests.messages import VERSIONS

@@ -4,7 +4,7 @@ from django.http import HttpRequest
 from django.urls import path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
-from config.api.problems import NotFound
+from config.platform.problems.problem import NotFound
 from llmproxy.api.message_views import MessageModelViewSet, MessageViewSet
 from llmproxy.api.views import ModelCallViewSet, ModelViewSet
 

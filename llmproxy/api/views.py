@@ -14,12 +14,12 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from config.api.negotiation import WhateverAccept
-from config.api.problems import Problem
-from config.api.schema import problems
-from config.api.views import ViewSet
-from config.middleware.request_id import current as request_id
-from config.ratelimits import limits as ratelimits
+from config.platform.api.negotiation import WhateverAccept
+from config.platform.api.schema import problems
+from config.platform.api.views import ViewSet
+from config.platform.edge.ratelimits import limits as ratelimits
+from config.platform.problems.problem import Problem
+from config.platform.runtime.request_id import current as request_id
 from licensing.callers import caller_of
 from licensing.permissions import LicenceWorks
 from llmproxy.api.client_disconnect import disconnect_check

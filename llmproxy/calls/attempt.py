@@ -8,9 +8,9 @@ from datetime import datetime
 from django.conf import settings
 from django.utils import timezone
 
-from config.encryption import CannotDecrypt
-from config.http.client import Limits
-from config.http.exchange import Exchange
+from config.platform.encryption import CannotDecrypt
+from config.platform.http.client import Limits
+from config.platform.http.exchange import Exchange
 from llmproxy.calls.admission import Admission
 from llmproxy.calls.meter import Meter
 from llmproxy.catalogue import known_refusals

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 from llmproxy.calls.admission import Admission
 from llmproxy.calls.attempt import Attempt
 from llmproxy.calls.charge import charge, excess

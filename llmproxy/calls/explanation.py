@@ -14,8 +14,8 @@ from django.db.models import F
 
 from accounts.models import Session, User
 from accounts.sessions.authentication import admitted
-from config.api.problems import Problem
-from config.ratelimits import limits as ratelimits
+from config.platform.edge.ratelimits import limits as ratelimits
+from config.platform.problems.problem import Problem
 from licensing.callers import Caller, load_caller, load_signed_out
 from licensing.models import Licence, Standing
 from licensing.permissions import check_licence

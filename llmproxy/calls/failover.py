@@ -12,8 +12,8 @@ from contextlib import suppress
 from django.conf import settings
 from django.utils import timezone
 
-from config.api.problems import Problem
-from config.http.errors import Broken, ExchangeError, TimedOut, TooLarge, Unreachable
+from config.platform.http.errors import Broken, ExchangeError, TimedOut, TooLarge, Unreachable
+from config.platform.problems.problem import Problem
 from llmproxy.calls.attempt import Attempt
 from llmproxy.calls.bodies import NoRoom
 from llmproxy.calls.call import Call

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 from llmproxy.calls import bodies
 from llmproxy.calls.attempt import Attempt
 from llmproxy.calls.call import Call

@@ -7,8 +7,8 @@ at 50 ms.
 import time
 from contextlib import suppress
 
-from config.http.errors import ExchangeError
-from config.http.exchange import Exchange
+from config.platform.http.errors import ExchangeError
+from config.platform.http.exchange import Exchange
 
 # The reads that become one piece, between which nobody else has a turn.
 MOST_READS = 64

@@ -10,9 +10,9 @@ from math import inf
 
 from django.conf import settings
 
-from config.api.problems import Problem
-from config.http.errors import ExchangeError, TimedOut, TooLarge, Undecodable
-from config.http.exchange import Exchange
+from config.platform.http.errors import ExchangeError, TimedOut, TooLarge, Undecodable
+from config.platform.http.exchange import Exchange
+from config.platform.problems.problem import Problem
 from llmproxy.calls import one_piece
 from llmproxy.calls.attempt import MAX_ANSWER, Attempt
 from llmproxy.calls.bodies import BYTES_A_TOKEN, TAIL, Body, most_bytes, note_unread

@@ -13,8 +13,8 @@ from typing import Any
 
 from django.conf import settings
 
-from config.api.problems import InternalError, Problem, ServiceUnavailable
-from config.http.errors import ExchangeError, TimedOut, Unreachable
+from config.platform.http.errors import ExchangeError, TimedOut, Unreachable
+from config.platform.problems.problem import InternalError, Problem, ServiceUnavailable
 from llmproxy.calls import bodies, one_piece
 from llmproxy.calls.attempt import Attempt
 from llmproxy.calls.call import Call, End

@@ -2,7 +2,7 @@
 
 from enum import Enum
 
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 from usage.models import UsageRecord
 
 End = UsageRecord.End

@@ -8,9 +8,9 @@ client's budget is spent.
 from contextlib import suppress
 from datetime import datetime
 
-from config.db.connections import release_connection
-from config.encryption import CannotDecrypt
-from config.http.errors import ExchangeError
+from config.platform.db.connections import release_connection
+from config.platform.encryption import CannotDecrypt
+from config.platform.http.errors import ExchangeError
 from licensing.callers import Caller
 from llmproxy.calls.admission import LARGE
 from llmproxy.calls.estimating import estimate_of

@@ -22,8 +22,8 @@ from django.utils import timezone
 
 from accounts.models import Session, User
 from accounts.sessions.authentication import AccessRevoked
-from config.api.problems import Problem
-from config.db.connections import release_connection
+from config.platform.db.connections import release_connection
+from config.platform.problems.problem import Problem
 from licensing.callers import Caller
 from licensing.models import Standing
 from licensing.permissions import LicenceSuspended, NotEntitled

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import QuerySet
 
-from config.api.problems import Fault, InvalidRequest, NotFound
+from config.platform.problems.problem import Fault, InvalidRequest, NotFound
 from licensing.callers import Caller
 from licensing.models import Plan
 from licensing.permissions import NotEntitled

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from django.db import transaction
 
 from accounts.audit import Actor, record
-from config.api.problems import Fault, InvalidRequest
+from config.platform.problems.problem import Fault, InvalidRequest
 from llmproxy.catalogue.routing import lock_route
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.models import Provider, Route

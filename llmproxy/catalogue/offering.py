@@ -9,8 +9,8 @@ from django.conf import settings
 from django.db import transaction
 
 from accounts.audit import Actor, check_reason, record
-from config.api.constraints import refused_as
-from config.api.problems import Fault, InvalidRequest
+from config.platform.problems.constraints import refused_as
+from config.platform.problems.problem import Fault, InvalidRequest
 from licensing.models import Plan
 from llmproxy.catalogue.routing import rename
 from llmproxy.models import LanguageModel, Provider, Route

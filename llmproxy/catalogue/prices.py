@@ -8,8 +8,8 @@ from datetime import datetime
 from django.db import transaction
 
 from accounts.audit import Actor, check_reason, reason_faults, record
-from config.api.problems import Fault, InvalidRequest
-from config.money import DOLLAR, in_dollars
+from config.platform.money import DOLLAR, in_dollars
+from config.platform.problems.problem import Fault, InvalidRequest
 from llmproxy.catalogue.routing import lock_route
 from llmproxy.models import Route
 from usage.costs import Prices

@@ -12,10 +12,10 @@ from django.db import transaction
 from environs import ValidationError
 
 from accounts.audit import Actor, record
-from config.api.constraints import refused_as
-from config.api.problems import Fault, InvalidRequest
-from config.env.addresses import address_or_empty
-from config.env.values import API_KEY
+from config.platform.env.addresses import address_or_empty
+from config.platform.env.values import API_KEY
+from config.platform.problems.constraints import refused_as
+from config.platform.problems.problem import Fault, InvalidRequest
 from llmproxy.catalogue.member_names import ALL_IS_OLD, faults_of
 from llmproxy.models import Provider
 

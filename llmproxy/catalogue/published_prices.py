@@ -15,7 +15,7 @@ from genai_prices import Usage, calc_price
 from genai_prices.types import PriceCalculation, TieredPrices
 
 from accounts.audit import Actor
-from config.money import DOLLAR
+from config.platform.money import DOLLAR
 from llmproxy.catalogue.prices import prices_of, update_route
 from llmproxy.models import LanguageModel, Provider, Route
 from usage.costs import Prices

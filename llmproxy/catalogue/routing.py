@@ -7,8 +7,8 @@ from typing import Any
 from django.db import transaction
 
 from accounts.audit import Actor, record
-from config.api.constraints import refused_as
-from config.api.problems import Fault, InvalidRequest
+from config.platform.problems.constraints import refused_as
+from config.platform.problems.problem import Fault, InvalidRequest
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.models import LanguageModel, Provider, Route, tokenizer_of
 

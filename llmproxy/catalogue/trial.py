@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from accounts.audit import Actor, record
-from config.api.problems import Problem
-from config.db.connections import release_connection
-from config.encryption import CannotDecrypt
-from config.http.errors import ExchangeError
+from config.platform.db.connections import release_connection
+from config.platform.encryption import CannotDecrypt
+from config.platform.http.errors import ExchangeError
+from config.platform.problems.problem import Problem
 from llmproxy.catalogue.choosing import surfaces_of, target_of
 from llmproxy.dialects.asking import ask_once
 from llmproxy.dialects.failures import FailedAnswer

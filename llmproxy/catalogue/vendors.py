@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
-from config.hosts import is_private
+from config.platform.env.hosts import is_private
 from llmproxy.models import Provider
 
 _OPENAI = re.compile(

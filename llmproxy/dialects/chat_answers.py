@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from config.api.handlers import openai_error
-from config.api.problems import Problem
-from config.middleware.request_id import current as request_id
+from config.platform.problems.problem import Problem
+from config.platform.problems.rendering import openai_error
+from config.platform.runtime.request_id import current as request_id
 from llmproxy.dialects.gathering import completion_of
 from llmproxy.dialects.protocol import Codec, TokenUsage, Translator
 from llmproxy.dialects.reading import usage_of

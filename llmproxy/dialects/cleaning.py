@@ -14,8 +14,8 @@ from html import unescape
 from unicodedata import normalize
 from urllib.parse import unquote
 
-from config.hosts import PRIVATE_ENDINGS
-from config.observability.scrubbing import scrubbed
+from config.platform.env.hosts import PRIVATE_ENDINGS
+from config.platform.observability.scrubbing import scrubbed
 
 MAX_DETAIL = 500
 # Longer messages are cut to this before cleaning, which may shorten them further.

@@ -7,7 +7,7 @@ from json import JSONDecoder, dumps
 from math import ceil
 from typing import Any
 
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 from llmproxy.dialects import ends
 from llmproxy.dialects.protocol import MALFORMED, PromptUsage, TokenUsage, UnreadableAnswer
 from llmproxy.dialects.reading import parse_json

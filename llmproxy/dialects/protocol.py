@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 
-from config.api import problems
-from config.api.problems import Problem
+from config.platform.problems import problem as problems
+from config.platform.problems.problem import Problem
 from llmproxy.dialects.model_rules import Refused
 from llmproxy.dialects.sse import Event
 from llmproxy.prompts.estimates import Measure

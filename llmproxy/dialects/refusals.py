@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from config.api.problems import Problem
-from config.http.retries import retry_after
+from config.platform.http.retries import retry_after
+from config.platform.problems.problem import Problem
 from llmproxy.dialects.cleaning import cleaned
 from llmproxy.dialects.model_rules import DROPPABLE, Refused
 from llmproxy.dialects.protocol import (

@@ -11,8 +11,8 @@ from accounts.sessions.authentication import (
     AccessTokenAuthentication,
     InvalidAccessToken,
 )
-from config.api.schema import BearerToken
-from config.db.connections import release_connection
+from config.platform.api.schema import BearerToken
+from config.platform.db.connections import release_connection
 from licensing.callers import Caller, CallerKey
 from licensing.permissions import NotEntitled
 from llmproxy.keys.key_text import PREFIX, KeyText

@@ -17,7 +17,7 @@ from accounts.people import mails
 from accounts.pruning import OVER_KEPT
 from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.revocation import lock_user
-from config.api.problems import Fault, InvalidRequest, Problem, instant
+from config.platform.problems.problem import Fault, InvalidRequest, Problem, instant
 from licensing.callers import Caller, CallerKey, KeyHolders
 from licensing.models import Licence
 from licensing.permissions import NotEntitled

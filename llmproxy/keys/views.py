@@ -10,9 +10,9 @@ from rest_framework.response import Response
 from accounts.people.operators import actor_of
 from accounts.serializers import validated
 from accounts.sessions.authentication import still_there
-from config.api.problems import NotFound
-from config.api.schema import no_content, problems
-from config.api.views import ViewSet
+from config.platform.api.schema import no_content, problems
+from config.platform.api.views import ViewSet
+from config.platform.problems.problem import NotFound
 from licensing.callers import caller_of
 from llmproxy.keys.personal_keys import MOST_DAYS, end_key, make_key
 from llmproxy.keys.serializers import KeyListSerializer, MadeKeySerializer, NewKeySerializer

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.db import migrations, models
 
-from config.hosts import is_private
+from config.platform.env.hosts import is_private
 
 KNOWN = re.compile(
     r"(.+\.)?(api\.openai\.com|(openai|cognitiveservices|services\.ai)\.azure\.com|api\.anthropic\.com)\.?"

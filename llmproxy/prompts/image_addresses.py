@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from config.api.problems import MAX_FAULTS, Fault, InvalidRequest
-from config.hosts import is_private
+from config.platform.env.hosts import is_private
+from config.platform.problems.problem import MAX_FAULTS, Fault, InvalidRequest
 
 # Characters that readers of addresses take in different ways.
 UNCLEAR = re.compile(r"[\x00-\x20\x7f\\]")

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from django.utils.module_loading import import_string
 
-from config.db.connections import release_connection
-from config.greenlets import Aside
+from config.platform.db.connections import release_connection
+from config.platform.runtime.greenlets import Aside
 
 # The library refuses a text of more than 200,000 tokens, and a character has at most four.
 PIECE = 25_000

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from config.api.problems import Fault, pointer
+from config.platform.problems.problem import Fault, pointer
 from llmproxy.requests import thinking_budgets
 from llmproxy.requests.checking import RequestSchema, is_answer
 from llmproxy.requests.hidden_addresses import addresses_in

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from config.api.problems import Fault
+from config.platform.problems.problem import Fault
 from llmproxy.requests import tool_choices
 from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.checking import RequestSchema, read_schemas

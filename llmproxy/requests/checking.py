@@ -10,7 +10,13 @@ from typing import Any
 
 from jsonschema_rs import Draft202012Validator, ValidationError
 
-from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, MalformedRequest, pointer
+from config.platform.problems.problem import (
+    MAX_FAULTS,
+    Fault,
+    InvalidRequest,
+    MalformedRequest,
+    pointer,
+)
 from llmproxy.requests.refused_members import Place, refused_members, refused_within
 from llmproxy.requests.unions import KIND, discriminated, kinds_of
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from json import dumps
 from typing import Any, ClassVar
 
-from config.api.problems import Fault, InvalidRequest
+from config.platform.problems.problem import Fault, InvalidRequest
 from llmproxy.requests import tool_choices
 from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.checking import RequestSchema

@@ -13,7 +13,7 @@ from json import loads
 from pathlib import Path
 from typing import Any
 
-from config.api.problems import Fault, pointer
+from config.platform.problems.problem import Fault, pointer
 from llmproxy.requests import thinking_budgets
 from llmproxy.requests.forms import is_form
 

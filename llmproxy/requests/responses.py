@@ -6,7 +6,7 @@ from itertools import islice
 from json import dumps
 from typing import Any, ClassVar
 
-from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, pointer
+from config.platform.problems.problem import MAX_FAULTS, Fault, InvalidRequest, pointer
 from llmproxy.requests import tool_choices
 from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.checking import RequestSchema

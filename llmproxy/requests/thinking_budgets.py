@@ -5,7 +5,7 @@ from contextlib import suppress
 from math import ceil
 from typing import Any, NamedTuple
 
-from config.api.problems import Fault, InvalidRequest, pointer
+from config.platform.problems.problem import Fault, InvalidRequest, pointer
 
 Members = dict[str, Any]
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from config.api.problems import Fault
-from config.http.errors import ExchangeError
-from config.http.exchange import Exchange, exchange_once
-from config.http.transfer import Head
+from config.platform.http.errors import ExchangeError
+from config.platform.http.exchange import Exchange, exchange_once
+from config.platform.http.transfer import Head
+from config.platform.problems.problem import Fault
 
 SILENCE_SECONDS = 10.0
 HEADERS = {"User-Agent": "shell-release-check"}

@@ -16,9 +16,9 @@ from django.urls import reverse
 from procrastinate.contrib.django import app
 
 from accounts.audit import Actor, record
-from config.clock import clock_from
-from config.db.connections import release_connection
-from config.jobs.mail import queue_for_operators
+from config.platform.db.connections import release_connection
+from config.platform.jobs.mail import queue_for_operators
+from config.platform.runtime.clock import clock_from
 from releases.delivery import cdn
 from releases.delivery.storage import SIGNATURE_SUFFIX, pointer_path
 from releases.models import Publication, Purge, ShellChannel

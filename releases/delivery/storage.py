@@ -16,7 +16,7 @@ from typing import Any, cast
 from django.core.files.base import ContentFile, File
 from django.core.files.storage import FileSystemStorage, default_storage
 
-from config.api.problems import Problem, ServiceUnavailable
+from config.platform.problems.problem import Problem, ServiceUnavailable
 
 POINTER_CACHE = "public, max-age=60, stale-while-revalidate=300"
 IMMUTABLE_CACHE = "public, max-age=31536000, immutable"

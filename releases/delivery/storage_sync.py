@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 from procrastinate.contrib.django import app
 
-from config.db.connections import release_connection
+from config.platform.db.connections import release_connection
 from releases import leases
 from releases.delivery import purging, storage
 from releases.delivery.storage import StorageUnavailable

@@ -7,8 +7,8 @@ backslashes, dropped characters) are refused, so that a client fetches the addre
 import re
 from urllib.parse import SplitResult, urlsplit
 
-from config.api.problems import Fault
-from config.hosts import is_loopback
+from config.platform.env.hosts import is_loopback
+from config.platform.problems.problem import Fault
 from releases.manifests.platforms import base_of
 from releases.versions import Version
 

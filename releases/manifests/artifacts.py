@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import blake2b, sha256
 
-from config.api.problems import Fault, Problem
+from config.platform.problems.problem import Fault, Problem
 from releases.delivery.fetching import FetchRefused, fetch
 from releases.manifests.addresses import OTHER_SIGNS, RENAME
 from releases.manifests.manifest import Artifact, Manifest

@@ -12,7 +12,7 @@ from itertools import islice
 from math import isfinite
 from typing import Any
 
-from config.api.problems import MAX_FAULTS, Fault, pointer
+from config.platform.problems.problem import MAX_FAULTS, Fault, pointer
 from releases.manifests.addresses import misplaced
 from releases.manifests.platforms import KNOWN, suggestion
 from releases.versions import NotAVersion, Version

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from django.db.models import Max
 
-from config.api.problems import Fault, Problem, instant
+from config.platform.problems.problem import Fault, Problem, instant
 from releases.channel_control import refuse_halted
 from releases.models import WHOLE, Publication, ShellRelease
 from releases.pipeline.submissions import SIGNATURE_HEADER, Signed

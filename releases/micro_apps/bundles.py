@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path
 from unicodedata import category, normalize
 
-from config.api.problems import Fault, Problem
+from config.platform.problems.problem import Fault, Problem
 
 LIMIT_BYTES = 256 * 2**20
 LIMIT_UNPACKED_BYTES = 1024 * 2**20

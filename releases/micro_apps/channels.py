@@ -6,7 +6,7 @@ from uuid import UUID
 from django.db import transaction
 
 from accounts.audit import Actor, check_reason, record
-from config.api.problems import Fault, InvalidRequest
+from config.platform.problems.problem import Fault, InvalidRequest
 from releases.models import AppChannel, AppPin, AppVersion, MicroApp
 
 

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db.models import F, Q, Value
 
 from accounts.models import Client, User
-from config.api.problems import NotFound
+from config.platform.problems.problem import NotFound
 from releases.micro_apps.publishing import bundle_path
 from releases.models import AppChannel, AppPin
 

@@ -16,9 +16,9 @@ from django.conf import settings
 from django.db import transaction
 
 from accounts.audit import Actor, record
-from config.api.problems import Fault, InvalidRequest, NotConfigured
-from config.db.advisory_locks import lock_until_commit
-from config.db.connections import release_connection
+from config.platform.db.advisory_locks import lock_until_commit
+from config.platform.db.connections import release_connection
+from config.platform.problems.problem import Fault, InvalidRequest, NotConfigured
 from licensing.models import APP_SLUG
 from releases.delivery import storage
 from releases.delivery.storage import Conditions

@@ -9,7 +9,7 @@ from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
 
-from config.api.problems import Fault, Problem, instant
+from config.platform.problems.problem import Fault, Problem, instant
 from releases.manifests.version_rules import DowngradeRefused
 from releases.minisign import DIGEST_BYTES, PublicKey, Signature, SignatureRefused, decoded, time_of
 from releases.models import AppVersion

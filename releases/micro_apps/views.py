@@ -9,9 +9,9 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from config.api.etags import tag_of, unless_known
-from config.api.schema import problems
-from config.api.views import ViewSet
+from config.platform.api.etags import tag_of, unless_known
+from config.platform.api.schema import problems
+from config.platform.api.views import ViewSet
 from licensing.callers import caller_of
 from licensing.permissions import LicenceWorks, NotEntitled
 from releases.micro_apps.offers import offered

@@ -14,7 +14,7 @@ from typing import Any
 import jwt
 from django.conf import settings
 
-from config.api.problems import Fault, Problem
+from config.platform.problems.problem import Fault, Problem
 from releases.pipeline.issuer_keys import KINDS as ALGORITHMS
 from releases.pipeline.issuer_keys import keys_of
 from releases.pipeline.issuer_settings import OWNER_ID, is_github

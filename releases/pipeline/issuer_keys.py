@@ -18,8 +18,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from config.api.problems import ServiceUnavailable
-from config.hosts import is_loopback
+from config.platform.env.hosts import is_loopback
+from config.platform.problems.problem import ServiceUnavailable
 from releases.delivery.fetching import FetchRefused, fetch
 
 DISCOVERY = "/.well-known/openid-configuration"

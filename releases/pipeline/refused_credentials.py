@@ -10,8 +10,8 @@ from django.db import transaction
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
-from config.api.problems import Problem
-from config.db.advisory_locks import lock_until_commit
+from config.platform.db.advisory_locks import lock_until_commit
+from config.platform.problems.problem import Problem
 
 ACTION = "release:credential_refused"
 EVERY = timedelta(hours=1)

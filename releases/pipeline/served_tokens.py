@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
-from config.api.problems import Fault
+from config.platform.problems.problem import Fault
 from releases.models import ServedToken
 from releases.pipeline.identity_tokens import IdentityTokenRefused, OneTime
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from releases.manifests.manifest import Manifest, Terms, read
 from releases.minisign import PublicKey, Signature, SignatureRefused, decoded, time_of
 from releases.models import WHOLE

@@ -16,7 +16,7 @@ from accounts.factors.setting_up import (
     use_set_up_code,
 )
 from accounts.models import Authenticator, RecoveryCodes, User
-from config.encryption import encrypt
+from config.platform.encryption import encrypt
 from tests.races import race
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -19,8 +19,8 @@ from accounts import forwarding
 from accounts.audit import Actor, record
 from accounts.forwarding import forward, waiting
 from accounts.models import AuditEvent, AuditPosition
-from config.db import advisory_locks
-from config.observability.syslog import Receiver
+from config.platform.db import advisory_locks
+from config.platform.observability.syslog import Receiver
 from tests.races import race
 from tests.standins.raw_server import Authority
 from tests.standins.syslog_server import SyslogServer, listening

@@ -11,7 +11,7 @@ from accounts.audit import Actor
 from accounts.jobs import End, Job, run
 from accounts.management.commands.prune_audit_log import Command
 from accounts.models import AuditEvent
-from config.api.problems import NotConfigured
+from config.platform.problems.problem import NotConfigured
 
 BY = Actor.command("nightly")
 pytestmark = pytest.mark.django_db(transaction=True)

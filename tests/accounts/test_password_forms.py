@@ -21,7 +21,7 @@ from accounts.people.password_links import make_link, use_link
 from accounts.people.password_strength import OF_CONTEXT
 from accounts.people.users import change_password, set_password
 from accounts.sessions.sign_in import Device, InvalidCredentials, sign_in
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from tests.conftest import Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("signing_key")]

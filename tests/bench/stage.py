@@ -18,7 +18,7 @@ import redis
 from django.conf import settings
 
 from accounts.models import SigningKey
-from config.ratelimits.table import DEFAULTS
+from config.platform.edge.ratelimits.table import DEFAULTS
 from tests.bench import wrk
 from tests.bench.callers import CAPS, Caller, make_callers
 from tests.bench.figures import Line

@@ -15,8 +15,8 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import AuditEvent, Client, SigningKey, User
 from accounts.sessions.sign_in import Device, sign_in
-from config.jobs.mail import queue_for_operators, send_mail
-from config.management.demo import APP
+from config.composition.operation.demo import APP
+from config.platform.jobs.mail import queue_for_operators, send_mail
 from licensing.models import Licence, Plan
 from llmproxy.models import Route
 from releases.models import AppChannel, AppVersion

@@ -13,12 +13,12 @@ from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateW
 from accounts.audit import Actor
 from accounts.jobs import Job
 from accounts.models import AuditEvent
-from config.jobs.letters import letter
-from config.jobs.mail import queue_for_person
-from config.jobs.queue import NIGHT
-from config.management import nightly
+from config.composition.operation import nightly
+from config.composition.operation.nightly import BEGUN, JOBS, run_due
 from config.management.commands.work import _RunningJobs
-from config.management.nightly import BEGUN, JOBS, run_due
+from config.platform.jobs.letters import letter
+from config.platform.jobs.mail import queue_for_person
+from config.platform.jobs.queue import NIGHT
 from tests.composition.conftest import StartWorker, eventually
 from tests.races import race
 

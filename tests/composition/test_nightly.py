@@ -17,9 +17,9 @@ from accounts.jobs import End, Job, run
 from accounts.management.job_command import JobCommand
 from accounts.models import AuditEvent, User
 from accounts.sessions.sign_in import Device, sign_in
-from config.db.connections import release_connection
-from config.management import nightly
-from config.management.nightly import JOBS, last_runs
+from config.composition.operation import nightly
+from config.composition.operation.nightly import JOBS, last_runs
+from config.platform.db.connections import release_connection
 from licensing.licences import create_client, set_customer, set_operator_status
 from licensing.models import Plan, Standing
 from llmproxy.catalogue.factors import LEAST_CALLS
@@ -188,7 +188,7 @@ def test_a_database_that_is_away_for_a_moment_costs_no_more_than_the_job_of_that
             raise refused.pop()
         return connect(*given, **options)
 
-    monkeypatch.setattr("config.db.advisory_locks.psycopg.connect", at_first_refused)
+    monkeypatch.setattr("config.platform.db.advisory_locks.psycopg.connect", at_first_refused)
     lines, code = lines_of_a_night()
     assert (lines[0], code) == (f"{JOBS[0].name}: failed: OperationalError", 1)
     assert not any("failed" in line for line in lines[1:])

@@ -15,8 +15,8 @@ from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateW
 from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import Job
 
-from config.jobs.mail import send_mail
-from config.jobs.queue import BACKOFF, rescue_jobs
+from config.platform.jobs.mail import send_mail
+from config.platform.jobs.queue import BACKOFF, rescue_jobs
 from tests.composition.conftest import StartWorker, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)

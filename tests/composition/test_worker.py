@@ -17,10 +17,10 @@ from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateW
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
-from config.jobs.letters import letter
-from config.jobs.mail import queue_for_operators, queue_for_person
 from config.management.commands.work import _RunningJobs
-from config.observability.syslog import Receiver
+from config.platform.jobs.letters import letter
+from config.platform.jobs.mail import queue_for_operators, queue_for_person
+from config.platform.observability.syslog import Receiver
 from tests.composition.conftest import StartWorker, eventually
 from tests.served.cable import new_cable
 from tests.standins.mail_server import ENDLESS, MailServer

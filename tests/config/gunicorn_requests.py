@@ -10,7 +10,7 @@ from gunicorn.config import Config
 from gunicorn.http.parser import RequestParser
 from gunicorn.http.wsgi import create
 
-from config.middleware.body_limits import Application, with_readable_bodies
+from config.platform.edge.body_limits import Application, with_readable_bodies
 
 
 def serve(raw: Iterable[bytes]) -> SimpleNamespace:

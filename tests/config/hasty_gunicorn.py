@@ -2,6 +2,6 @@
 
 from config.gunicorn import *  # noqa: F403 - it patches first, and every name of it is a setting of gunicorn's
 
-from config.middleware import body_limits  # isort: skip
+from config.platform.edge import body_limits  # isort: skip
 
 body_limits.GRACE_SECONDS = 1.0

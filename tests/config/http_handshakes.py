@@ -16,7 +16,7 @@ from cryptography import x509
 from gevent.monkey import is_module_patched
 
 from accounts.connections import exchange
-from config.http.errors import ExchangeError
+from config.platform.http.errors import ExchangeError
 from releases.delivery.fetching import FetchRefused, fetch
 from tests.standins.raw_server import Authority, Peer, Provider, playing
 

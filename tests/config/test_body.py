@@ -5,7 +5,7 @@ from http.client import HTTPException, IncompleteRead
 
 import pytest
 
-from config.http.body import BadChunk, Body
+from config.platform.http.body import BadChunk, Body
 
 # What follows a head, and the body in it.
 CHUNKED = [

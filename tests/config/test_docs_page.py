@@ -12,7 +12,7 @@ from django.db import close_old_connections
 from django.test import override_settings
 from playwright.sync_api import Page, sync_playwright
 
-from config.api.docs import _document
+from config.platform.api.docs import _document
 from tests.browsers import note_complaints
 
 pytestmark = pytest.mark.wire

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from cryptography.fernet import Fernet
 
-from config.encryption import CannotDecrypt, decrypt, encrypt, is_current
+from config.platform.encryption import CannotDecrypt, decrypt, encrypt, is_current
 
 HERE, THERE = "table.column 1", "table.column 2"
 

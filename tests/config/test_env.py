@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from marshmallow import ValidationError
 
-from config.env import secret_files
-from config.env.addresses import (
+from config.platform.env import secret_files
+from config.platform.env.addresses import (
     database_url,
     network_factors,
     networks,
@@ -24,8 +24,8 @@ from config.env.addresses import (
     storage_url,
     syslog_url,
 )
-from config.env.secret_files import Secret
-from config.env.values import (
+from config.platform.env.secret_files import Secret
+from config.platform.env.values import (
     CDN_PURGE_FORM,
     claims,
     days_or_none,
@@ -38,7 +38,7 @@ from config.env.values import (
     stripe_products,
     time_of_day,
 )
-from config.observability.syslog import Receiver
+from config.platform.observability.syslog import Receiver
 
 ROOT = Path(__file__).parents[2]
 

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from config.http import client
-from config.http.client import Client, prepared
-from config.http.errors import Broken, ExchangeError, TimedOut, TooLarge, Unreachable
-from config.http.exchange import Exchange, Limits
+from config.platform.http import client
+from config.platform.http.client import Client, prepared
+from config.platform.http.errors import Broken, ExchangeError, TimedOut, TooLarge, Unreachable
+from config.platform.http.exchange import Exchange, Limits
 from tests.config.readers import CAN_INTERRUPT, assert_cut, readers, readers_counted
 from tests.standins.raw_server import (
     CHUNKED,

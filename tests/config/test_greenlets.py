@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from config import greenlets
-from config.api.problems import ServiceUnavailable
-from config.greenlets import Aside, run_exclusively, spawn, within
+from config.platform.problems.problem import ServiceUnavailable
+from config.platform.runtime import greenlets
+from config.platform.runtime.greenlets import Aside, run_exclusively, spawn, within
 
 UNDER_GEVENT = """
 import gevent.monkey; gevent.monkey.patch_all()
 import socket, threading, time, weakref
-from config.greenlets import spawn, within
+from config.platform.runtime.greenlets import spawn, within
 
 near, far = socket.socketpair()
 ended, began = threading.Event(), threading.Event()
@@ -77,7 +77,7 @@ ASIDE = """
 import gevent.monkey; gevent.monkey.patch_all()
 import os, time
 from gevent import spawn
-from config.greenlets import Aside
+from config.platform.runtime.greenlets import Aside
 
 aside = Aside("busy")
 
@@ -105,9 +105,9 @@ SHARES = """
 import gevent.monkey; gevent.monkey.patch_all()
 from gevent import sleep, spawn
 from gevent.monkey import get_original
-from config import greenlets
-from config.greenlets import Aside
-from config.api.problems import ServiceUnavailable
+from config.platform.runtime import greenlets
+from config.platform.runtime.greenlets import Aside
+from config.platform.problems.problem import ServiceUnavailable
 
 greenlets.SHARE_SECONDS = greenlets.QUEUE_SECONDS = 60
 one, other = Aside("one kind is busy", most_of_a_person=3), Aside("another kind")
@@ -144,9 +144,9 @@ import gevent.monkey; gevent.monkey.patch_all()
 import os, threading, time, weakref
 from gevent import spawn
 from gevent.monkey import get_original
-from config import greenlets
-from config.greenlets import run_exclusively
-from config.api.problems import ServiceUnavailable
+from config.platform.runtime import greenlets
+from config.platform.runtime.greenlets import run_exclusively
+from config.platform.problems.problem import ServiceUnavailable
 
 greenlets.QUEUE_SECONDS = 60
 sleep, running, most, order = get_original("time", "sleep"), [], [], []

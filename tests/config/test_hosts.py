@@ -2,7 +2,7 @@
 
 import pytest
 
-from config.hosts import is_loopback, is_private
+from config.platform.env.hosts import is_loopback, is_private
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import sys
 import pytest
 from environs import ValidationError
 
-from config.env.addresses import database_url
-from config.env.plain_connections import faults, plain_connections
+from config.platform.env.addresses import database_url
+from config.platform.env.plain_connections import faults, plain_connections
 from tests.tools.folders import ROOT
 
 

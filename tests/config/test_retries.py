@@ -10,10 +10,10 @@ from unittest import mock
 
 import pytest
 
-from config.http import client, retries
-from config.http.client import Client
-from config.http.errors import Broken, ExchangeError, TimedOut, Unreachable
-from config.http.exchange import Exchange, Limits
+from config.platform.http import client, retries
+from config.platform.http.client import Client
+from config.platform.http.errors import Broken, ExchangeError, TimedOut, Unreachable
+from config.platform.http.exchange import Exchange, Limits
 from tests.config.readers import assert_cut, readers, readers_counted
 from tests.standins.raw_server import GENEROUS, Peer, eventually, nobody, playing
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from config.env.addresses import email_url, own_address, owner_address, redis_address
-from config.env.reading import plain
+from config.platform.env.addresses import email_url, own_address, owner_address, redis_address
+from config.platform.env.reading import plain
 from tests.tools import variables
 from tests.tools.folders import ROOT
 

@@ -21,7 +21,7 @@ from accounts.models import (
     User,
 )
 from accounts.sessions.sign_in import Device, TokenPair
-from config.encryption import encrypt
+from config.platform.encryption import encrypt
 from licensing.licences import create_client, set_operator_status
 from licensing.models import Plan, Standing
 from llmproxy.keys.key_text import KeyText

@@ -10,11 +10,11 @@ from django.urls import reverse
 
 from accounts.audit import Actor, record
 from accounts.models import Client, Role, Session, User
-from config.console.attention import listing
-from config.console.attention.kinds import SHOWN, Item, Level
-from config.console.attention.listing import KINDS, items
-from config.console.frame.navigation import Count
-from config.console.front.page import at_a_glance
+from config.composition.attention import listing
+from config.composition.attention.kinds import SHOWN, Item, Level
+from config.composition.attention.listing import KINDS, items
+from config.composition.front.page import at_a_glance
+from config.console.navigation import Count
 from licensing.licences import set_operator_status
 from licensing.models import Brake, Standing
 from llmproxy.catalogue import health

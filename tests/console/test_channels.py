@@ -10,7 +10,7 @@ from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from accounts.models import AuditEvent, User
-from config.console.attention.listing import items
+from config.composition.attention.listing import items
 from releases.delivery.storage import IMMUTABLE_CACHE
 from releases.models import Publication, Purge, ShellChannel
 from releases.updates import place_of

@@ -8,7 +8,7 @@ import pytest
 from django.template.loader import render_to_string
 
 from config.console.charts import Bar, Chart, Curve, Strip, days_axis, written
-from config.money import DOLLAR
+from config.platform.money import DOLLAR
 
 
 def bars(*values: int, kind: str = "first") -> list[Bar]:

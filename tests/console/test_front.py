@@ -13,8 +13,8 @@ from django.urls import reverse
 from accounts.audit import Actor, record
 from accounts.jobs import Job, run
 from accounts.models import Role, SigningKey, User
-from config.console.attention.listing import items
-from config.management.nightly import JOBS
+from config.composition.attention.listing import items
+from config.composition.operation.nightly import JOBS
 from licensing.night import EXPIRE_GRACE
 from releases.models import Publication
 from tests.conftest import Browser

@@ -12,10 +12,10 @@ from procrastinate.jobs import Job
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent, Role, User
-from config.console.attention.listing import items
-from config.jobs.queue import forget_old, forget_resets, forgive_superseded
+from config.composition.attention.listing import items
+from config.composition.operation.nightly import JOBS
 from config.management.commands.work import note_failure
-from config.management.nightly import JOBS
+from config.platform.jobs.queue import forget_old, forget_resets, forgive_superseded
 from tests.conftest import Browser
 from tests.console.conftest import JOB_SECRET, World
 

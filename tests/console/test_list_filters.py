@@ -20,9 +20,9 @@ from procrastinate.contrib.django.admin import ProcrastinateJobAdmin
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.models import AuditEvent, RefreshToken, User
+from config.composition.money_pages.client import PEOPLE_SHOWN
+from config.composition.site import ConsoleSite
 from config.console.lists.filters import UnknownFilter
-from config.console.money_pages.client import PEOPLE_SHOWN
-from config.console.site import ConsoleSite
 from telemetry.models import Event
 from tests.conftest import Browser
 from tests.console.conftest import World

@@ -11,7 +11,7 @@ from django.urls import resolve, reverse
 
 from accounts.audit import Actor
 from accounts.models import Role, User
-from config.console.attention.listing import KINDS
+from config.composition.attention.listing import KINDS
 from releases.models import AppPin, MicroApp
 from tests.conftest import Browser
 from tests.console.conftest import World

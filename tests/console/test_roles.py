@@ -20,8 +20,8 @@ from accounts.admin.operators import OperatorAction
 from accounts.audit import Actor
 from accounts.models import Client, Role, User
 from accounts.sessions.sign_in import TokenPair
+from config.composition.roles import ACTIONS, RIGHTS, VIEWS
 from config.console.actions import Action
-from config.roles import ACTIONS, RIGHTS, VIEWS
 from licensing.licences import create_client
 from licensing.models import Plan
 from tests.conftest import Browser
@@ -77,10 +77,12 @@ def test_every_page_and_action_has_its_roles() -> None:
         for right in sorted(found):
             assert right in table, (
                 f"Nobody but owners may use the {kind} {right}: name its roles, or none, in "
-                "config/roles.py, and write docs/roles.csv anew."
+                "config/composition/roles.py, and write docs/roles.csv anew."
             )
             assert right in EXPECTED, f"docs/roles.csv has no row for the {kind} `{right}`."
-        assert set(table) <= found, f"config/roles.py names what is gone: {set(table) - found}"
+        assert set(table) <= found, (
+            f"config/composition/roles.py names what is gone: {set(table) - found}"
+        )
     assert set(EXPECTED) == {*pages(), *rights_of_actions()}
 
 

@@ -33,8 +33,8 @@ from accounts.people.one_time_passwords import set_one_time_password
 from accounts.people.password_links import NoFactor, request_link, send_reset
 from accounts.people.roles import change_roles, dismiss_operator
 from accounts.sessions.revocation import revoke_all
-from config.encryption import encrypt
-from config.roles import wants_proof
+from config.composition.roles import wants_proof
+from config.platform.encryption import encrypt
 from tests.conftest import PASSWORD, Browser
 from tests.console.conftest import World
 from tests.console.test_every_act import acts as every_act

@@ -15,13 +15,13 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from accounts.audit import Actor, record
 from accounts.models import Client, Session
 from accounts.sessions import reuse
-from config.console.attention.listing import KINDS
-from config.console.attention.meanings import rows
-from config.console.attention.telling import ALSO, post, tell
-from config.console.attention.watch import watch
-from config.env.secret_files import Secret
-from config.http.errors import Broken, ExchangeError
+from config.composition.attention.listing import KINDS
+from config.composition.attention.meanings import rows
+from config.composition.attention.telling import ALSO, post, tell
+from config.composition.attention.watch import watch
 from config.models import ToldItem
+from config.platform.env.secret_files import Secret
+from config.platform.http.errors import Broken, ExchangeError
 from licensing.models import Brake
 from tests.conftest import Browser
 from tests.console.conftest import World

@@ -12,9 +12,9 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent, AuditPosition, Client
-from config.console.attention.watch import watch
-from config.management import nightly
-from config.observability.syslog import Receiver
+from config.composition.attention.watch import watch
+from config.composition.operation import nightly
+from config.platform.observability.syslog import Receiver
 from telemetry.models import DailyShare
 
 pytestmark = pytest.mark.django_db(transaction=True)

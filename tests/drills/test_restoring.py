@@ -21,7 +21,7 @@ from pytest_django.plugin import DjangoDbBlocker
 from accounts import audit
 from accounts.forwarding import forward
 from accounts.sessions.revocation import revoke_all
-from config.observability.syslog import Receiver
+from config.platform.observability.syslog import Receiver
 from tests.drills.recovery import Documented, archiving, restored, run
 from tests.drills.rows import Digest, digest, is_counted, months_that_differ, numbers_behind
 from tests.served.database import Database

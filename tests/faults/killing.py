@@ -22,8 +22,8 @@ from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
 
 from accounts.models import AuditEvent
-from config.jobs.queue import NIGHT
-from config.management.nightly import JOBS
+from config.composition.operation.nightly import JOBS
+from config.platform.jobs.queue import NIGHT
 from licensing.models import Licence
 from releases.models import ShellChannel
 from tests.bench.callers import make_callers

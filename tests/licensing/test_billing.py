@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
-from config.api.problems import InvalidRequest, instant
 from config.console.template_tags import instant as shown_instant
+from config.platform.problems.problem import InvalidRequest, instant
 from licensing.billing import SyncIncomplete, end_operator_graces, expire_grace, sync
 from licensing.billing_decisions import best
 from licensing.customer_queries import (

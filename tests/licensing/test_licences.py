@@ -7,7 +7,7 @@ from django.db import IntegrityError, connection, transaction
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from licensing.licences import (
     create_client,
     expire_operator_decisions,

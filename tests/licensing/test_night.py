@@ -14,7 +14,7 @@ from django.db import connection, transaction
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
-from config.management import nightly
+from config.composition.operation import nightly
 from licensing.licences import set_customer
 from licensing.models import Licence
 from tests.composition.conftest import eventually

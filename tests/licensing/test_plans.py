@@ -9,7 +9,7 @@ from django.db import IntegrityError
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from licensing.models import Plan
 from licensing.plans import PlanTerms, add_plan, change_plan
 from tests.races import race

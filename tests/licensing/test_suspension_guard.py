@@ -7,7 +7,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from licensing import suspension_guard
 from licensing.billing import SyncIncomplete, end_operator_graces, expire_grace, sync
 from licensing.customer_queries import (

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from django.conf import settings
 
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.protocol import Target
 from llmproxy.dialects.refusals import problem_of

@@ -17,7 +17,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from accounts.models import Session, User
 from accounts.sessions.sign_in import TokenPair
-from config.api.problems import InvalidRequest, Problem
+from config.platform.problems.problem import InvalidRequest, Problem
 from licensing.callers import Caller, load_caller
 from llmproxy.calls import relay, watch
 from llmproxy.calls.call import Call, End

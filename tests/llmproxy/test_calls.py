@@ -17,8 +17,8 @@ from pytest_django.fixtures import Settings
 from accounts.audit import Actor
 from accounts.models import Session, User
 from accounts.sessions.sign_in import TokenPair
-from config.api.handlers import openai_error
-from config.api.problems import NotFound, Problem
+from config.platform.problems.problem import NotFound, Problem
+from config.platform.problems.rendering import openai_error
 from licensing.callers import Caller, load_caller
 from licensing.models import Licence, Plan
 from llmproxy.calls import watch

@@ -10,7 +10,7 @@ import pytest
 
 from accounts.models import Session, User
 from accounts.sessions.sign_in import TokenPair
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 from licensing.callers import Caller, load_caller
 from licensing.models import Plan
 from llmproxy.calls.call import Call, End

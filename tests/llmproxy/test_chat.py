@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from config.api.problems import InvalidRequest, MalformedRequest
+from config.platform.problems.problem import InvalidRequest, MalformedRequest
 from llmproxy.prompts.estimates import Measure, prompt_estimate
 from llmproxy.requests.chat import parse
 from llmproxy.requests.checking import MAX_MEMBERS, MAX_SEARCHED, MAX_VALUES

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from llmproxy.requests.checking import RequestSchema
 
 

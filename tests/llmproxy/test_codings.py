@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from config.api.problems import Problem
-from config.http import decoding
+from config.platform.http import decoding
+from config.platform.problems.problem import Problem
 from llmproxy.calls import bodies
 from llmproxy.calls.relay import complete, stream
 from llmproxy.dialects.protocol import ProviderError

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from config.api.problems import InvalidRequest, Problem
+from config.platform.problems.problem import InvalidRequest, Problem
 from llmproxy.dialects.failures import FailedAnswer
 from llmproxy.dialects.openai.embeddings import Embeddings
 from llmproxy.dialects.protocol import TokenUsage

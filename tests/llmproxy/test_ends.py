@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 from llmproxy.calls.relay import complete, stream
 from llmproxy.dialects import ends
 from llmproxy.dialects.by_name import DIALECTS

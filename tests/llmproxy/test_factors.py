@@ -9,7 +9,7 @@ from django.core.management import call_command
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, User
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from llmproxy.catalogue.factors import Learned, bounded, free_factor, learn, set_factor
 from llmproxy.catalogue.offering import ModelTerms, change_model
 from llmproxy.models import LanguageModel, Provider, Route

@@ -18,8 +18,8 @@ from django.utils import timezone
 from accounts.models import Session, User
 from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.sign_in import TokenPair
-from config.api.problems import InvalidRequest, Problem, ServiceUnavailable
-from config.db.connections import release_connection
+from config.platform.db.connections import release_connection
+from config.platform.problems.problem import InvalidRequest, Problem, ServiceUnavailable
 from licensing.callers import Caller, load_caller
 from llmproxy.calls import attempt, watch
 from llmproxy.calls.attempt import Attempt as CallAttempt

@@ -10,7 +10,7 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 from accounts.models import User
-from config.console.attention.listing import items
+from config.composition.attention.listing import items
 from llmproxy.catalogue.vendors import fetches
 from llmproxy.models import LanguageModel, Provider
 from tests.conftest import Browser

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from llmproxy.prompts.image_addresses import check
 from llmproxy.requests.chat import parse
 

@@ -9,8 +9,8 @@ from django.core.checks import run_checks
 from pytest_django.fixtures import Settings
 
 from accounts.audit import Actor
-from config.api.problems import InvalidRequest
-from config.console.attention.finding import members as found_members
+from config.composition.attention.finding import members as found_members
+from config.platform.problems.problem import InvalidRequest
 from llmproxy.calls.admission import able_targets
 from llmproxy.catalogue.member_names import faults_of, names_in, passes_all
 from llmproxy.catalogue.providers import ProviderTerms, add_provider, change_provider

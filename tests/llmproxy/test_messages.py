@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from llmproxy.dialects.anthropic.message_events import MessageTranslator
 from llmproxy.dialects.anthropic.messages import MessageCodec
 from llmproxy.dialects.protocol import Piece, ProviderError, TokenUsage

@@ -10,7 +10,7 @@ from rest_framework.test import APIClient
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from licensing.models import Plan
 from llmproxy.catalogue.factors import set_factor
 from llmproxy.catalogue.offering import ModelTerms, add_model, change_model

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 from llmproxy.dialects import refusals
 from llmproxy.dialects.failures import failure_of
 from llmproxy.dialects.openai import ChatCompletions

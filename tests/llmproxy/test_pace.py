@@ -4,8 +4,8 @@ from typing import Any, cast
 
 import pytest
 
-from config.http.errors import TimedOut
-from config.http.exchange import Exchange
+from config.platform.http.errors import TimedOut
+from config.platform.http.exchange import Exchange
 from llmproxy.calls import pace
 from llmproxy.calls.pace import Pace
 

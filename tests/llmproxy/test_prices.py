@@ -13,7 +13,7 @@ from django.urls import reverse
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Session, User
 from accounts.sessions.sign_in import TokenPair
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from licensing.callers import load_caller
 from llmproxy.catalogue.choosing import as_offered
 from llmproxy.catalogue.offering import ModelTerms, change_model

@@ -9,7 +9,7 @@ import pytest
 
 from accounts.models import Session, User
 from accounts.sessions.sign_in import TokenPair
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from licensing.callers import Caller, load_caller
 from llmproxy.calls import relay
 from llmproxy.calls.call import Call

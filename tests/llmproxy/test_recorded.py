@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, TokenUsage
 from llmproxy.dialects.sse import EventParser

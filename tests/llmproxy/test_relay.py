@@ -17,10 +17,10 @@ from django.core.cache import cache
 from accounts.models import Session, User
 from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.sign_in import TokenPair
-from config.api.problems import Problem, ServiceUnavailable
-from config.db.connections import release_connection
-from config.http.exchange import Exchange
-from config.http.transfer import Head
+from config.platform.db.connections import release_connection
+from config.platform.http.exchange import Exchange
+from config.platform.http.transfer import Head
+from config.platform.problems.problem import Problem, ServiceUnavailable
 from licensing.callers import load_caller
 from llmproxy.api.views import _streamed
 from llmproxy.calls import reading, watch

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 from llmproxy.dialects.openai.response_events import ResponseTranslator
 from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
 from llmproxy.dialects.sse import Event, EventParser

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from config.api.problems import InvalidRequest, Problem
+from config.platform.problems.problem import InvalidRequest, Problem
 from llmproxy.dialects.openai.responses import Responses
 from llmproxy.dialects.protocol import TokenUsage
 from llmproxy.models import Route

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import orjson
 import pytest
 
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 from llmproxy.api import views
 from llmproxy.calls import bodies, failover
 from llmproxy.calls.bodies import Rooms

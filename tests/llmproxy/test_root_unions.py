@@ -6,7 +6,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from llmproxy.dialects.root_unions import UNIONS, NoObject, folded
 from llmproxy.requests import chat, messages, responses
 from tests.llmproxy.targets import target

@@ -10,8 +10,8 @@ from cryptography.fernet import Fernet
 from accounts.audit import Actor
 from accounts.connections.reencrypting import reencrypt
 from accounts.models import AuditEvent
-from config.api.problems import InvalidRequest
-from config.encryption import CannotDecrypt
+from config.platform.encryption import CannotDecrypt
+from config.platform.problems.problem import InvalidRequest
 from llmproxy.catalogue.choosing import target_of
 from llmproxy.catalogue.offering import ModelTerms, add_model, change_model
 from llmproxy.catalogue.prices import set_prices

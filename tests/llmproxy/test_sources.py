@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 from llmproxy.calls import bodies, reading
 from llmproxy.calls.relay import complete, stream
 from llmproxy.dialects.passing import sources_size

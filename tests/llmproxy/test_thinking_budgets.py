@@ -9,7 +9,7 @@ import pytest
 
 from accounts.models import Session, User
 from accounts.sessions.sign_in import TokenPair
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from licensing.callers import Caller, load_caller
 from llmproxy.models import LanguageModel, Provider, Route
 from llmproxy.requests import chat, messages

@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 from accounts.audit import Actor
 from accounts.models import Session, User
 from accounts.sessions.sign_in import TokenPair
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 from licensing.callers import Caller, CallerKey, load_caller
 from llmproxy.calls.token_counts import count_tokens
 from llmproxy.catalogue import readiness

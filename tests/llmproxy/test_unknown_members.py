@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from llmproxy.calls import admission
 from llmproxy.requests import chat, embeddings, messages, responses
 from llmproxy.requests.call_request import CallRequest

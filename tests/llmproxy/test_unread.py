@@ -13,7 +13,7 @@ from uuid import uuid4
 import orjson
 import pytest
 
-from config.api.problems import InternalError, Problem
+from config.platform.problems.problem import InternalError, Problem
 from llmproxy.api import views
 from llmproxy.api.views import _encoded
 from llmproxy.calls import bodies, reading

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from config.env.addresses import owner_address
-from config.env.reading import env
+from config.platform.env.addresses import owner_address
+from config.platform.env.reading import env
 from tests.tools import environment, redis
 from tests.tools.beforehand import read_files
 from tests.tools.folders import ROOT, claim, held

@@ -8,8 +8,8 @@ from django.db.models import F, Sum
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, RefreshToken, Session, User
-from config.management.demo import OPERATOR, PERSON
-from config.management.nightly import run_all
+from config.composition.operation.demo import OPERATOR, PERSON
+from config.composition.operation.nightly import run_all
 from telemetry.models import Event
 from tests.tools import Unready
 from tests.tools.bulk import rebuilt

@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
-from config.env.secret_files import Secret
+from config.platform.env.secret_files import Secret
 from releases.pipeline.submissions import Submission
 from releases.publishing import PublishedRelease, publish
 from tests.releases.signing import Signer

@@ -10,7 +10,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, User
-from config.api.problems import InvalidRequest, Problem
+from config.platform.problems.problem import InvalidRequest, Problem
 from releases import channel_control, leases, updates
 from releases.admin.channel_actions import Resume
 from releases.channel_control import ChannelHalted

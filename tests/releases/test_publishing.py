@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from pytest_django.fixtures import Settings
 
 from accounts.models import AuditEvent
-from config.api.problems import InvalidRequest, NotConfigured, Problem
+from config.platform.problems.problem import InvalidRequest, NotConfigured, Problem
 from releases import leases, publishing
 from releases.delivery import purging, storage, storage_sync
 from releases.delivery.storage import StorageUnavailable

@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
 from accounts.models import AuditEvent
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from releases import channel_control, publishing, updates
 from releases.channel_control import ChannelHalted
 from releases.delivery import storage, storage_sync

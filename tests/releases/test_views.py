@@ -14,7 +14,7 @@ from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient, APIRequestFactory
 
 from accounts.models import AuditEvent
-from config.env.secret_files import Secret
+from config.platform.env.secret_files import Secret
 from releases.delivery.storage import POINTER_CACHE
 from releases.models import ShellChannel, ShellRelease
 from releases.views import UpdateViewSet

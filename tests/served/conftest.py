@@ -92,7 +92,7 @@ def provider(ground: Ground) -> Provider:
 
 @pytest.fixture(scope="session")
 def demo(seeds: Seeds) -> dict[str, str]:
-    """Who can sign in to a seeded service; see `config/management/demo.py`."""
+    """Who can sign in to a seeded service; see `config/composition/operation/demo.py`."""
     demo: dict[str, str] = json.loads(seeds.demo.read_text())
     return demo
 

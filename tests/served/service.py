@@ -14,7 +14,7 @@ from pathlib import Path
 from django.db.models import Q
 from procrastinate.contrib.django.models import ProcrastinateJob
 
-from config.ratelimits.table import DEFAULTS
+from config.platform.edge.ratelimits.table import DEFAULTS
 from tests.served import preloaded
 from tests.served.database import Database
 from tests.tools.children import Child, Program

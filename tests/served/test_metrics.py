@@ -23,7 +23,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from prometheus_client.parser import text_string_to_metric_families
 
 from accounts.audit import Actor, record
-from config.observability.metrics_serving import lives
+from config.platform.observability.metrics_serving import lives
 from tests.served.conftest import Ground, Seeds, SignIn
 from tests.served.database import Database
 from tests.served.ledger import eventually

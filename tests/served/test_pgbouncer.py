@@ -251,7 +251,7 @@ def test_killed_and_started_again_it_costs_nobody_a_session_and_the_ledger_nothi
 def _alone(ground: Ground, pooler: Pooler) -> tuple[subprocess.Popen[str], str]:
     """A process that does something alone through the pooler, and whether it was let; it lasts until it is told."""
     code = (
-        "import django; django.setup(); from config.db.advisory_locks import alone\n"
+        "import django; django.setup(); from config.platform.db.advisory_locks import alone\n"
         "with alone('a job of the test') as first: print(first, flush=True); input()"
     )
     process = subprocess.Popen(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from config.http.retries import MOST_ATTEMPTS
+from config.platform.http.retries import MOST_ATTEMPTS
 from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database
 from tests.served.ledger import records_of

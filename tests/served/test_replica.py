@@ -17,8 +17,8 @@ import pytest
 from django.db import ConnectionHandler, connections
 from pytest_django.plugin import DjangoDbBlocker
 
-from config.db import replica
-from config.db.connections import called, database
+from config.platform.db import replica
+from config.platform.db.connections import called, database
 from tests.bench.durable import durable_database
 from tests.bench.processes import tree
 from tests.bench.standby import Standby, standby

@@ -29,9 +29,9 @@ LOADED = """
 import json, sys
 NAMES = ("opentelemetry.sdk.trace", "opentelemetry.exporter", "opentelemetry.instrumentation", "google.protobuf")
 import config.wsgi
-from config import serving
-from config.http import client
-from config.middleware import request_log
+from config.platform.runtime import serving
+from config.platform.http import client
+from config.platform.edge import request_log
 print(json.dumps([name for name in sys.modules if name.startswith(NAMES)]))
 print(json.dumps(len(serving.around_requests + serving.around_jobs + client.around + request_log.begun)))
 """

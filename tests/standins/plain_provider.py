@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from json import dumps
 
-from config.api.problems import Fault, InvalidRequest
+from config.platform.problems.problem import Fault, InvalidRequest
 from llmproxy.dialects.chat_answers import DONE, ChatCodec, ChatTranslator
 from llmproxy.dialects.protocol import (
     Dialect,

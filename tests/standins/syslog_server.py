@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from socketserver import BaseRequestHandler, BaseServer, TCPServer, UDPServer, UnixDatagramServer
 
-from config.observability.syslog import Receiver
+from config.platform.observability.syslog import Receiver
 
 # Closing a socket that lingers for no time resets its connection.
 AT_ONCE = struct.pack("ii", 1, 0)

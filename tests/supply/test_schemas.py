@@ -5,7 +5,7 @@ from typing import Any, Literal, Required, TypedDict
 
 import pytest
 
-from config.api.problems import Fault, InvalidRequest
+from config.platform.problems.problem import Fault, InvalidRequest
 from llmproxy.requests import chat, messages, responses
 from tests.supply import schemas
 

@@ -13,8 +13,8 @@ from drf_spectacular.generators import SchemaGenerator
 from rest_framework.test import APIClient
 
 from accounts.models import Client, User
-from config.db.connections import close_pool
-from config.middleware.body_limits import limit_of
+from config.platform.db.connections import close_pool
+from config.platform.edge.body_limits import limit_of
 from licensing.models import Licence
 from telemetry import events
 from telemetry.models import Event

@@ -14,7 +14,7 @@ import django
 from django.db import connection
 from django.utils import timezone
 
-from config.env import addresses, reading
+from config.platform.env import addresses, reading
 from tests.tools import Unready
 from tests.tools.folders import LOCAL
 
@@ -25,7 +25,7 @@ LARGE = ("records", "tokens", "audit", "events")
 def main(arguments: Sequence[str]) -> None:
     """Adds rows and reports each table; Unready for a database in use."""
     # Both import models, which exist only after django.setup().
-    from config.management.demo import OPERATOR, PERSON
+    from config.composition.operation.demo import OPERATOR, PERSON
     from tests.tools.growth import Size, grow, has_people
 
     options = _parser().parse_args(arguments)

@@ -19,7 +19,7 @@ KEPT = 6
 # What the databases are made by, beside the migrations of this project.
 MAKERS = (
     "requirements-local.lock",
-    "config/db/roles.py",
+    "config/platform/db/roles.py",
     "config/management/commands/split_database_roles.py",
     "tests/tools/owners.py",
     "tests/tools/postgres.py",

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from config.hosts import is_loopback
+from config.platform.env.hosts import is_loopback
 from tests.tools.minisign import tauri_public_key
 
 # Every variable the service reads; a test run inherits none of them.

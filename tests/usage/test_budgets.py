@@ -11,10 +11,10 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, User
-from config.api.problems import InvalidRequest
-from config.console.attention.listing import items
-from config.console.client_page import SetClientBudget
-from config.money import DOLLAR
+from config.composition.attention.listing import items
+from config.composition.client_page import SetClientBudget
+from config.platform.money import DOLLAR
+from config.platform.problems.problem import InvalidRequest
 from licensing.licences import create_client
 from licensing.models import Plan
 from tests.races import race

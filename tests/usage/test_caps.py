@@ -13,7 +13,7 @@ from django.db.models import Sum
 from django.db.models.functions import Coalesce
 
 from accounts.models import User
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 from tests.races import race
 from tests.usage.ledger import ask as ask_ledger
 from tests.usage.ledger import settle

@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError, connection
 
 from accounts.models import Client, User
-from config.db.connections import database_now
+from config.platform.db.connections import database_now
 from tests.races import race
 from tests.usage.test_caps import NOON, ROOMY, ask, assert_totals_are_the_ledger, done
 from usage.caps import SoFar, checkpoint

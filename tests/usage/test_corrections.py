@@ -13,8 +13,8 @@ from django.urls import reverse
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, User
-from config.api.problems import InvalidRequest
-from config.money import DOLLAR
+from config.platform.money import DOLLAR
+from config.platform.problems.problem import InvalidRequest
 from tests.races import race
 from tests.usage.ledger import ask as ask_ledger
 from tests.usage.ledger import settlement

@@ -6,7 +6,7 @@ import pytest
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, User
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from usage.limits import PlanCaps, balance, effective_of_all
 from usage.models import Override
 from usage.overrides import Allowance, end_override, grant_extra, grant_override

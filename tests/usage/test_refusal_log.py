@@ -16,9 +16,15 @@ from accounts.models import User
 from accounts.people.erasure import erase_user
 from accounts.sessions.revocation import revoke_all
 from accounts.sessions.sign_in import TokenPair
-from config import serving
-from config.api.problems import InvalidRequest, NotFound, Problem, ProviderTimeout, RefusedUntil
-from config.middleware.request_log import Refused
+from config.platform.edge.request_log import Refused
+from config.platform.problems.problem import (
+    InvalidRequest,
+    NotFound,
+    Problem,
+    ProviderTimeout,
+    RefusedUntil,
+)
+from config.platform.runtime import serving
 from licensing.licences import set_operator_status
 from licensing.models import Licence, Standing
 from llmproxy.models import LanguageModel

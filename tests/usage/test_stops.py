@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, User
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from tests.races import race
 from tests.usage.ledger import ask as ask_ledger
 from tests.usage.ledger import settle

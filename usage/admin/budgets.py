@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 from accounts.models import Client
 from config.console.actions import Action, ReasonForm, Result
-from config.money import DOLLAR, decimal
+from config.platform.money import DOLLAR, decimal
 from usage.budgets import MOST, set_budget
 from usage.models import Budget
 

@@ -6,9 +6,9 @@ from typing import Any
 from django.db.models import QuerySet
 
 from accounts.admin import exports
-from config.api.problems import instant
-from config.db.connections import release_connection
-from config.money import decimal
+from config.platform.db.connections import release_connection
+from config.platform.money import decimal
+from config.platform.problems.problem import instant
 from usage.models import UsageRecord
 from usage.spending.statements import Attempt, attempts_of
 

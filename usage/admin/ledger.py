@@ -21,7 +21,7 @@ from accounts.models import Session
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import ChoiceFilter, exact, moment, person, right, tokens
 from config.console.template_tags import cell, share
-from config.money import in_dollars
+from config.platform.money import in_dollars
 from usage.admin.call_story import ENDS, seconds, state_of, told
 from usage.admin.corrections import LowerCharge
 from usage.admin.export import lines

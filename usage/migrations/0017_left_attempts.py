@@ -3,7 +3,7 @@ import django.db.models.functions.comparison
 import django.db.models.lookups
 from django.db import migrations, models
 
-import config.db.uuid7
+import config.platform.db.uuid7
 
 
 class Migration(migrations.Migration):
@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
                 (
                     "id",
                     models.UUIDField(
-                        default=config.db.uuid7.timed_uuid,
+                        default=config.platform.db.uuid7.timed_uuid,
                         editable=False,
                         primary_key=True,
                         serialize=False,

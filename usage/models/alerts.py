@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from config.money import in_dollars
+from config.platform.money import in_dollars
 
 
 class AlertQuerySet(models.QuerySet["Alert"]):

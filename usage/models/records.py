@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Func, Q
 
-from config.db.uuid7 import timed_uuid
+from config.platform.db.uuid7 import timed_uuid
 from usage.models.totals import none_negative
 
 # Parts of the statement: once it is prepared, PostgreSQL knows of values not that a partial index serves them.

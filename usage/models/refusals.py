@@ -8,7 +8,7 @@ from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 
-from config.api.problems import titles
+from config.platform.problems.problem import titles
 
 # The request ids that a row keeps.
 MOST_IDS = 20

@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import CharField, Count, DateField, F, Func, Max, Min, Q, QuerySet, Sum, Value
 from django.db.models.functions import Least
 
-from config.db.advisory_locks import lock_until_commit
+from config.platform.db.advisory_locks import lock_until_commit
 from usage.models import CountedMonth, DailyUsage, DayTotal, MonthlyUsage, MonthTotal, UsageRecord
 from usage.models.totals import DAILY_SUMS, Summed
 from usage.periods import Period

@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db.models import Count, Q, QuerySet, Sum
 from django.utils.dateparse import parse_datetime
 
-from config.money import decimal
+from config.platform.money import decimal
 from usage.models import LeftAttempt, UsageRecord
 
 

@@ -27,9 +27,9 @@ from accounts.models import ConsoleSession, RecoveryCodes, User
 from accounts.people.operators import actor_of
 from accounts.sessions.known_places import limits_of_factor, mark_new_networks
 from accounts.typed_codes import grouped
-from config.api.problems import InvalidRequest
 from config.console.actions import show_refusal
-from config.ratelimits.failed_logins import attempt
+from config.platform.edge.ratelimits.failed_logins import attempt
+from config.platform.problems.problem import InvalidRequest
 
 ISSUER = "Shell backend"
 

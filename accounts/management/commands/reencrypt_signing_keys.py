@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from accounts.audit import Actor
 from accounts.keys.signing_keys import reencrypt_signing_keys
-from config.encryption import CannotDecrypt
+from config.platform.encryption import CannotDecrypt
 
 
 class Command(BaseCommand):

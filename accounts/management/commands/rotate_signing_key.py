@@ -16,7 +16,7 @@ from accounts.keys.signing_keys import (
     rotate_signing_key,
 )
 from accounts.models import SigningKey
-from config.api.problems import instant
+from config.platform.problems.problem import instant
 
 # The time that a process may need to read the rows.
 READING_SECONDS = 1.0

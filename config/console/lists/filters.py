@@ -15,8 +15,8 @@ from django.db import connection
 from django.db.models import QuerySet
 from django.http import HttpRequest, QueryDict
 
-from config.api.problems import MalformedRequest
-from config.db.connections import plan_for_values
+from config.platform.db.connections import plan_for_values
+from config.platform.problems.problem import MalformedRequest
 
 # What a select of ``parts/filters.html`` is called: its value is a part of the address, "" for no filter.
 FILTER = "filter"

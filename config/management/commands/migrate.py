@@ -11,7 +11,7 @@ from django.core.management.commands import migrate
 from django.db import OperationalError, connection
 from psycopg.errors import DeadlockDetected, LockNotAvailable
 
-from config.db.connections import called
+from config.platform.db.connections import called
 
 # Less than the second after which a server looks for deadlocks: it is the migration that gives way, never a call.
 LOCK_WAIT = "800ms"

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from accounts.audit import Actor
 from accounts.jobs import End
-from config.management import nightly
+from config.composition.operation import nightly
 
 
 class Command(BaseCommand):

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 
-from config.management.demo import Demo, add_second_provider, seed
+from config.composition.operation.demo import Demo, add_second_provider, seed
 
 
 class Command(BaseCommand):

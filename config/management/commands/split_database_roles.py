@@ -8,8 +8,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connection
 
-from config.db.roles import NotSplit, service_owns_nothing, split
-from config.env.addresses import owner_address
+from config.platform.db.roles import NotSplit, service_owns_nothing, split
+from config.platform.env.addresses import owner_address
 
 # Events are added and read; a function of the owner's deletes old ones.
 APPEND_ONLY = ("accounts_auditevent",)

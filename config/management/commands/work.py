@@ -31,13 +31,13 @@ from psycopg import OperationalError
 
 from accounts import forwarding
 from accounts.audit import Actor, record
-from config import serving
-from config.db.connections import release_connection
-from config.db.encoding import refuse_other_encodings
-from config.db.sessions import with_session
-from config.jobs import queue
-from config.observability import logs
-from config.observability.scrubbing import scrubbed
+from config.platform.db.connections import release_connection
+from config.platform.db.encoding import refuse_other_encodings
+from config.platform.db.sessions import with_session
+from config.platform.jobs import queue
+from config.platform.observability import logs
+from config.platform.observability.scrubbing import scrubbed
+from config.platform.runtime import serving
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ async def _work_while_connected(concurrency: int, longest: int, stop: asyncio.Ev
     connector = PsycopgConnector(kwargs=with_session(connector_params()))
     with app.replace_connector(connector) as connected:
         async with connected.open_async():
-            # A task in config/jobs/tasks.py does the same every minute from now on.
+            # A task in config/platform/jobs/tasks.py does the same every minute from now on.
             await queue.rescue_jobs(connected.job_manager)
             connected.job_manager = _PersistentJobManager(connected.connector)
             await _run(connected, concurrency, longest, stop)

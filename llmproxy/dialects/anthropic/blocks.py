@@ -5,7 +5,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
 
-from config.api.problems import Fault, InvalidRequest
+from config.platform.problems.problem import Fault, InvalidRequest
 
 Block = dict[str, Any]
 

@@ -11,9 +11,9 @@ from collections import Counter
 from functools import lru_cache
 from typing import Any
 
-from config.api.handlers import openai_error
-from config.api.problems import Problem
-from config.middleware.request_id import current as request_id
+from config.platform.problems.problem import Problem
+from config.platform.problems.rendering import openai_error
+from config.platform.runtime.request_id import current as request_id
 from llmproxy.dialects.failures import failed_part, failure_of
 from llmproxy.dialects.openai.delivered import Delivered
 from llmproxy.dialects.openai.response_ends import failure_in, say_what_is_missing

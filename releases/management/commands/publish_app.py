@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from accounts.audit import Actor
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 from releases.micro_apps.publishing import publish_app
 
 

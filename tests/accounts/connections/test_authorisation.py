@@ -22,7 +22,7 @@ from accounts.connections.authorisation import (
 from accounts.connections.oauth import AuthorisationRequest
 from accounts.connections.providers import ProviderNotConfigured
 from accounts.models import ConnectionAttempt, Session, User
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from tests.accounts.connections.conftest import REDIRECT
 from tests.accounts.connections.party import Party
 from tests.conftest import PASSWORD

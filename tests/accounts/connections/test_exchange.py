@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 
 from accounts.connections import exchange
-from config.http.errors import ExchangeError
+from config.platform.http.errors import ExchangeError
 from tests.accounts.connections.party import Party, Said, running_party
 from tests.tools.ports import free
 

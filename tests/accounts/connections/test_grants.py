@@ -28,8 +28,8 @@ from accounts.connections.grants import (
 from accounts.connections.providers import find
 from accounts.models import AuditEvent, Connection, ConnectionRevocation, Session, User
 from accounts.people.access import disable
-from config.api.problems import ProviderError, ProviderUnavailable
-from config.encryption import decrypt
+from config.platform.encryption import decrypt
+from config.platform.problems.problem import ProviderError, ProviderUnavailable
 from tests.accounts.connections.conftest import REDIRECT, configure, connected
 from tests.accounts.connections.party import Form, Party, Said, says, tokens
 from tests.races import race

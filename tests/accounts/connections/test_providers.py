@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from accounts.connections.providers import ProviderNotConfigured, configured, find
-from config.env.secret_files import Secret
+from config.platform.env.secret_files import Secret
 
 ONE = {
     "client_id": "c",

@@ -14,7 +14,7 @@ from accounts.connections.disconnecting import revoke_later, tokens_of
 from accounts.connections.reencrypting import reencrypt, unbound
 from accounts.keys.signing_keys import reencrypt_signing_keys
 from accounts.models import Client, Connection, Session, SigningKey, User
-from config.encryption import BOUND, CannotDecrypt
+from config.platform.encryption import BOUND, CannotDecrypt
 from tests.accounts.connections.conftest import REDIRECT
 
 pytestmark = pytest.mark.django_db

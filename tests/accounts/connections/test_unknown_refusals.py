@@ -8,7 +8,7 @@ from accounts.audit import Actor
 from accounts.connections.disconnecting import tokens_of
 from accounts.connections.grants import ReauthorisationNeeded
 from accounts.models import AuditEvent, Connection, User
-from config.api.problems import Problem, ProviderError, ProviderUnavailable
+from config.platform.problems.problem import Problem, ProviderError, ProviderUnavailable
 from tests.accounts.connections.party import Party, Said, says, tokens
 from tests.accounts.connections.test_grants import asked, the_only
 from tests.conftest import Browser

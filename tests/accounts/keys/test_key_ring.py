@@ -20,7 +20,7 @@ from accounts.keys.key_ring import (
 )
 from accounts.keys.signing_keys import replace_signing_keys, rotate_signing_key
 from accounts.models import SigningKey
-from config.api.problems import ServiceUnavailable
+from config.platform.problems.problem import ServiceUnavailable
 from tests.races import race
 
 AT_ONCE = timedelta(0)

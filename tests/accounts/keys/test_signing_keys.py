@@ -28,8 +28,8 @@ from accounts.models import AuditEvent, Client, SigningKey
 from accounts.models.keys import VERIFYING, Stage
 from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.sign_in import TokenPair
-from config.encryption import CannotDecrypt
-from config.env.secret_files import Secret
+from config.platform.encryption import CannotDecrypt
+from config.platform.env.secret_files import Secret
 from tests.races import race
 
 AT_ONCE, A_DAY = timedelta(0), timedelta(hours=24)

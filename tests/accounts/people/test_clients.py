@@ -17,7 +17,7 @@ from accounts.people.clients import (
     find_client,
     rename_client,
 )
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from licensing.licences import create_client
 from licensing.models import Licence, Plan
 from tests.races import race

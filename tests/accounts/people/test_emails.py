@@ -11,7 +11,7 @@ from accounts.people.emails import is_email
 from accounts.people.importing import preview
 from accounts.people.invitations import Fate, Named, judge
 from accounts.people.users import NOT_AN_EMAIL, add_operator, add_user, change_email
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 
 UNSEEN = {
     "right-to-left override": "x@y\u202ex.test",

@@ -12,7 +12,7 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, User
 from accounts.people.importing import MOST_BYTES, FileRefused, import_people, parse, preview, read
 from accounts.people.invitations import MOST_PEOPLE, Fate
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from licensing.licences import create_client
 from licensing.models import Plan
 from tests.accounts.people.test_invitations import queued

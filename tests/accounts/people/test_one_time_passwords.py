@@ -24,8 +24,8 @@ from accounts.people.password_links import Disabled, LinkSpent, find_link, use_l
 from accounts.sessions.revocation import revoke_all
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, sign_in
 from accounts.typed_codes import LETTERS
-from config.api.problems import InvalidRequest, instant
-from config.text.forms import email_form
+from config.platform.problems.problem import InvalidRequest, instant
+from config.platform.text.forms import email_form
 from tests.conftest import PASSWORD, Browser
 from tests.races import race
 

@@ -15,8 +15,8 @@ from rest_framework.test import APIClient
 
 from accounts.models import PasswordLink, User
 from accounts.people.password_links import DroppedResets, send_link
-from config.jobs.mail import send_mail
-from config.observability.logs import AllowListFormatter
+from config.platform.jobs.mail import send_mail
+from config.platform.observability.logs import AllowListFormatter
 from tests.conftest import PASSWORD, Browser
 
 pytestmark = pytest.mark.django_db
@@ -76,7 +76,7 @@ class TestAsking:
         monkeypatch: pytest.MonkeyPatch,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        monkeypatch.setattr("config.jobs.queue.MAY_WAIT", 3)
+        monkeypatch.setattr("config.platform.jobs.queue.MAY_WAIT", 3)
         send_mail.defer(to=["ops@shell.test"], subject="Of others", text="It does not count.")
         for email in (user.email, user.email, "made.up@acme.test"):
             assert api.post(RESET, {"email": email}, format="json").status_code == 204

@@ -36,9 +36,9 @@ from accounts.people.password_links import (
 from accounts.people.users import change_email, set_password
 from accounts.sessions.revocation import revoke_all
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
-from config.api.problems import InvalidRequest
-from config.jobs.mail import Refused, Unaddressable, queue_for_operators
-from config.jobs.queue import UNHURRIED
+from config.platform.jobs.mail import Refused, Unaddressable, queue_for_operators
+from config.platform.jobs.queue import UNHURRIED
+from config.platform.problems.problem import InvalidRequest
 from tests.conftest import PASSWORD
 from tests.races import race
 from tests.standins.mail_server import MailServer

@@ -29,8 +29,8 @@ from accounts.people.roles import (
     make_operator,
 )
 from accounts.people.users import add_user, change_email, move_user
-from config.api.problems import InvalidRequest, Problem
-from config.roles import RIGHTS
+from config.composition.roles import RIGHTS
+from config.platform.problems.problem import InvalidRequest, Problem
 from tests.console.conftest import password_hash
 from tests.races import race
 from tests.triggers import without_triggers

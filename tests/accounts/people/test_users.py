@@ -14,7 +14,7 @@ from accounts.people.password_links import request_link, send_link
 from accounts.people.roles import change_roles, dismiss_operator, make_operator
 from accounts.people.users import add_user, change_email, move_user, set_password
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, sign_in
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from licensing.licences import create_client
 from licensing.models import Plan
 from tests.accounts.people.test_erasure import use

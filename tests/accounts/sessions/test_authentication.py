@@ -16,7 +16,7 @@ from accounts.keys.signing_keys import rotate_signing_key
 from accounts.models import SigningKey, User
 from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
-from config.encryption import decrypt
+from config.platform.encryption import decrypt
 from tests.conftest import PASSWORD
 from tests.forgeries import claims_of, forgeries, signed
 from tests.forgeries.table import table

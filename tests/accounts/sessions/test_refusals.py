@@ -117,7 +117,7 @@ def test_a_known_and_an_unknown_account_cost_the_same(
 def test_no_job_is_queued_while_too_many_wait(
     user: User, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("config.jobs.queue.MAY_WAIT", 2)
+    monkeypatch.setattr("config.platform.jobs.queue.MAY_WAIT", 2)
     for number in range(4):
         guess(f"nobody-{number}@acme.test", now)
     assert len(queued()) == 2

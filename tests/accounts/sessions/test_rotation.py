@@ -19,7 +19,7 @@ from accounts.sessions.retries import checked_key, unseal, wipe_expired
 from accounts.sessions.revocation import end_session, revoke_all, sign_out
 from accounts.sessions.rotation import InvalidRefreshToken, rotate
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
-from config.api.problems import InvalidRequest, ServiceUnavailable
+from config.platform.problems.problem import InvalidRequest, ServiceUnavailable
 from tests.conftest import PASSWORD
 
 

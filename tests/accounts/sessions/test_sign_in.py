@@ -21,7 +21,7 @@ from accounts.sessions.sign_in import (
     TokenPair,
     sign_in,
 )
-from config.api.problems import ServiceUnavailable
+from config.platform.problems.problem import ServiceUnavailable
 from tests.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db

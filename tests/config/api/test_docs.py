@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from config.api.docs import DocsView, SchemaView, _document
+from config.platform.api.docs import DocsView, SchemaView, _document
 from tests.config.api import test_schema
 
 

@@ -8,8 +8,8 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from accounts.sessions.sign_in import TokenPair
-from config.env.secret_files import Secret
-from config.ratelimits.table import DEFAULTS
+from config.platform.edge.ratelimits.table import DEFAULTS
+from config.platform.env.secret_files import Secret
 from licensing.models import Plan
 from tests.addresses import addresses
 from tests.conftest import Browser, SecureClient

@@ -28,10 +28,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from config.api import handlers
-from config.api.error_mapping import problem_of
-from config.api.handlers import openai_error, render
-from config.api.problems import (
+from config.platform.db.batching import BatchedStatement
+from config.platform.problems import rendering as handlers
+from config.platform.problems.error_mapping import problem_of
+from config.platform.problems.problem import (
     Fault,
     InternalError,
     InvalidRequest,
@@ -42,7 +42,7 @@ from config.api.problems import (
     ServiceUnavailable,
     pointer,
 )
-from config.db.batching import BatchedStatement
+from config.platform.problems.rendering import openai_error, render
 from tests.config.written import Written
 from usage.refusals import BudgetExceeded, DailyLimitReached, MonthlyCapExceeded
 

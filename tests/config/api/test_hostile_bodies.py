@@ -9,8 +9,8 @@ from rest_framework.test import APIClient
 
 from accounts.models import User
 from accounts.sessions.sign_in import TokenPair
-from config.env.secret_files import Secret
-from config.ratelimits.table import DEFAULTS
+from config.platform.edge.ratelimits.table import DEFAULTS
+from config.platform.env.secret_files import Secret
 from tests.addresses import NOWHERE, addresses
 from tests.conftest import Browser
 from tests.hostile import RAW, altered, encoded

@@ -19,10 +19,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from config.api import handlers
-from config.api.parsers import MAX_DEPTH, MAX_VALUES, ObjectParser, parsed
-from config.api.problems import MalformedRequest
-from config.middleware.body_limits import (
+from config.platform.api.parsers import MAX_DEPTH, MAX_VALUES, ObjectParser, parsed
+from config.platform.edge.body_limits import (
     ELSEWHERE,
     KIB,
     LIMITS,
@@ -30,6 +28,8 @@ from config.middleware.body_limits import (
     BodyLimitMiddleware,
     limit_of,
 )
+from config.platform.problems import rendering as handlers
+from config.platform.problems.problem import MalformedRequest
 from tests.config.gunicorn_requests import chunked, serve
 
 

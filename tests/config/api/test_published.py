@@ -9,7 +9,7 @@ from django.conf import settings
 from django.test import Client
 from jsonschema_rs import Draft202012Validator
 
-from config.api.spelling_out import spelt_out
+from config.platform.api.spelling_out import spelt_out
 from llmproxy.requests.call_request import Surface
 from llmproxy.requests.checking import read_schemas
 

@@ -17,11 +17,11 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from accounts.sessions.sign_in import InvalidCredentials
-from config.api import handlers
-from config.api.negotiation import WhateverAccept
-from config.api.problem_schema import headers_of, known_problems
-from config.api.problems import NotFound, RequestTooLarge
-from config.api.schema import problems
+from config.platform.api.negotiation import WhateverAccept
+from config.platform.api.schema import problems
+from config.platform.problems import rendering as handlers
+from config.platform.problems.problem import NotFound, RequestTooLarge
+from config.platform.problems.schema import headers_of, known_problems
 from usage.refusals import DailyLimitReached, MonthlyCapExceeded
 
 DOCUMENTED_BEFORE_ANY_VIEW = {"400", "413", "500", "503"}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from jsonschema_rs import Draft202012Validator
 
-from config.api.spelling_out import spelt_out
+from config.platform.api.spelling_out import spelt_out
 
 VALUES = [
     *(None, True, False, 0, 1, 1.0, 1.5, -1, "", "a", "abc", "text", "1"),

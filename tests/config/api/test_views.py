@@ -2,8 +2,8 @@
 
 from django.urls import resolve
 
-from config.api.docs import DocsView
-from config.api.views import APIView
+from config.platform.api.docs import DocsView
+from config.platform.api.views import APIView
 from tests.addresses import addresses
 
 

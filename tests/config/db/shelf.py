@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from django.db import connection
 
-from config.db.connections import close_pool, release_connection
+from config.platform.db.connections import close_pool, release_connection
 
 
 @contextmanager

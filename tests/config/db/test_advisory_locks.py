@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from config.db.advisory_locks import alone
+from config.platform.db.advisory_locks import alone
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

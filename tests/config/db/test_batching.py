@@ -16,11 +16,11 @@ import psycopg
 import pytest
 from django.db import DataError, IntegrityError, OperationalError, connection, transaction
 
-from config import batches
-from config.db import batching
-from config.db import connections as waits
-from config.db.batching import BatchedLookup, BatchedStatement
-from config.db.connections import close_pool, release_connection
+from config.platform.db import batching
+from config.platform.db import connections as waits
+from config.platform.db.batching import BatchedLookup, BatchedStatement
+from config.platform.db.connections import close_pool, release_connection
+from config.platform.runtime import batches
 from tests.config.db.shelf import books, put, shelf
 from tests.races import race
 from tests.tools.folders import ROOT

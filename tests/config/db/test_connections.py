@@ -12,9 +12,9 @@ from django.conf import settings
 from django.db import connection, connections
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from config.api.error_mapping import problem_of
-from config.db import connections as db_connections
-from config.db.connections import PooledConnection, release_connection
+from config.platform.db import connections as db_connections
+from config.platform.db.connections import PooledConnection, release_connection
+from config.platform.problems.error_mapping import problem_of
 from tests.config.own_postgres import OwnPostgres, own_postgres
 from tests.tools.folders import ROOT
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from django.db import connection
 
-from config.db.encoding import database_is_utf8, refuse_other_encodings
+from config.platform.db.encoding import database_is_utf8, refuse_other_encodings
 from tests.tools.folders import ROOT
 from tests.tools.owners import NAME, as_superuser
 

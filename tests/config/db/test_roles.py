@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from config.db.roles import NotSplit, service_owns_nothing, split
+from config.platform.db.roles import NotSplit, service_owns_nothing, split
 from tests.races import race
 from tests.served.service import manage
 from tests.tools.owners import as_superuser

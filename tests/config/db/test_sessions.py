@@ -16,9 +16,9 @@ from procrastinate.contrib.django import connector_params
 from psycopg import sql
 from pytest_django.plugin import DjangoDbBlocker
 
-from config.db.connections import PooledConnection
-from config.db.sessions import with_session
-from config.env.addresses import database_url
+from config.platform.db.connections import PooledConnection
+from config.platform.db.sessions import with_session
+from config.platform.env.addresses import database_url
 from tests.served.database import Database, new_database
 from tests.tools.folders import ROOT
 from tests.tools.owners import NAME, as_superuser

@@ -3,7 +3,7 @@
 import time
 from uuid import RFC_4122, UUID
 
-from config.db.uuid7 import timed_uuid
+from config.platform.db.uuid7 import timed_uuid
 
 
 def test_ids_are_uuids_of_version_7_with_their_time() -> None:

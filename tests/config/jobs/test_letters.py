@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pytest_django.fixtures import Settings
 
-from config.jobs.letters import PRODUCT, letter
+from config.platform.jobs.letters import PRODUCT, letter
 
 WRITTEN = """Acme <GmbH> invites you
 

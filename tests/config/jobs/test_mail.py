@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from procrastinate.jobs import Job
 
-from config.jobs import mail
-from config.jobs.mail import Refused, deliver, new_message_id
-from config.jobs.queue import BACKOFF, FailedForGood
+from config.platform.jobs import mail
+from config.platform.jobs.mail import Refused, deliver, new_message_id
+from config.platform.jobs.queue import BACKOFF, FailedForGood
 from tests.standins.mail_server import ENDLESS, MailServer
 from tests.standins.raw_server import nobody
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from procrastinate.jobs import Job
 
-from config.jobs.mail import Refused, Unaddressable, deliver
-from config.jobs.queue import BACKOFF
+from config.platform.jobs.mail import Refused, Unaddressable, deliver
+from config.platform.jobs.queue import BACKOFF
 from tests.config.jobs.test_mail import HOST
 from tests.standins.mail_server import MailServer
 

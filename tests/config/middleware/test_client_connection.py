@@ -5,7 +5,7 @@ from socket import AF_UNIX, SOCK_SEQPACKET, socket, socketpair
 
 import pytest
 
-from config.middleware.client_connection import ClientConnection
+from config.platform.edge.client_connection import ClientConnection
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import pytest
 from django.test import Client, override_settings
 from django.urls import path
 
-from config.middleware.edge import POLICY
+from config.platform.edge.outermost import POLICY
 from config.urls import handler400, handler403, handler404, handler500, urlpatterns
 
 __all__ = ["handler400", "handler403", "handler404", "handler500"]

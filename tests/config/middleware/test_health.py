@@ -13,16 +13,18 @@ from django.db.utils import ConnectionHandler
 from django.test import Client
 from pytest_django import Settings
 
-from config.db import connections
-from config.middleware import health
-from config.middleware.health import Probe
-from config.ratelimits import servers
+from config.platform.db import connections
+from config.platform.edge import health
+from config.platform.edge.health import Probe
+from config.platform.edge.ratelimits import servers
 from tests.config.own_redis import own_redis
 from tests.tools.redis import available
 
 # What has not come about by then does not.
 SECONDS = 60.0
-PROCESS_COUNTERS = {"default": {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATION": ""}}
+PROCESS_COUNTERS = {
+    "default": {"BACKEND": "config.platform.edge.ratelimits.cache.CounterCache", "LOCATION": ""}
+}
 
 
 def eventually(holds: Callable[[], bool]) -> None:
@@ -170,7 +172,10 @@ def test_the_service_without_its_cache_is_degraded_and_works(
 ) -> None:
     monkeypatch.setitem(servers.TIMEOUTS, "socket_timeout", 1.0)
     with own_redis() as server:
-        location = {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATION": server.url}
+        location = {
+            "BACKEND": "config.platform.edge.ratelimits.cache.CounterCache",
+            "LOCATION": server.url,
+        }
         settings.CACHES = {"default": location}
         assert client.get("/healthz").json()["checks"]["cache"] == "ok"
         with server.frozen():

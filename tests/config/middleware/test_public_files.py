@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client, override_settings
 
-from config.api.docs import _document
+from config.platform.api.docs import _document
 
 BUNDLE = "/static/drf_spectacular_sidecar/swagger-ui-dist/swagger-ui-bundle.js"
 SCHEMA = "/v1/schema"

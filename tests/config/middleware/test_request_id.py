@@ -18,10 +18,10 @@ from django.test import Client, RequestFactory, override_settings
 from django.urls import include, path, re_path
 from django.utils.functional import SimpleLazyObject
 
-from config.api import handlers
-from config.middleware import request_id as request_ids
-from config.middleware import request_log
-from config.middleware.edge import EdgeMiddleware
+from config.platform.edge import request_log
+from config.platform.edge.outermost import EdgeMiddleware
+from config.platform.problems import rendering as handlers
+from config.platform.runtime import request_id as request_ids
 from tests.config.written import Written
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -7,9 +7,9 @@ import psycopg
 import pytest
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from config.db.connections import PooledConnection
-from config.observability.database_causes import Cause
-from config.observability.logs import AllowListFormatter
+from config.platform.db.connections import PooledConnection
+from config.platform.observability.database_causes import Cause
+from config.platform.observability.logs import AllowListFormatter
 from tests.config.db.test_sessions import kwargs
 
 # How an address fails, and what the log says of it.

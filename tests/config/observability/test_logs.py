@@ -13,8 +13,8 @@ from django.conf import settings
 from django.db import IntegrityError, connection
 from procrastinate.testing import InMemoryConnector
 
-from config.observability import logs
-from config.observability.logs import ALLOWED, AllowListFormatter
+from config.platform.observability import logs
+from config.platform.observability.logs import ALLOWED, AllowListFormatter
 from tests.config.written import Written, service_handler
 
 # What must never be written, in the forms that it takes here.

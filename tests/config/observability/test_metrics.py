@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from config.api.problems import titles
-from config.management import measuring
-from config.observability import metrics, metrics_port
-from config.observability.metrics_serving import SIZES, SMALL, reserve
+from config.composition.operation import measuring
+from config.platform.observability import metrics, metrics_port
+from config.platform.observability.metrics_serving import SIZES, SMALL, reserve
+from config.platform.problems.problem import titles
 from llmproxy.calls.meter import Meter
 from llmproxy.models import LanguageModel, Provider, Route
 from llmproxy.requests.call_request import Surface

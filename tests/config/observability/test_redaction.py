@@ -7,8 +7,14 @@ import pytest
 from django.db import connection
 from django.db.utils import IntegrityError
 
-from config.api.problems import NotFound
-from config.observability.redaction import MAX_FAILURES, MAX_FRAMES, chain, class_name, place_of
+from config.platform.observability.redaction import (
+    MAX_FAILURES,
+    MAX_FRAMES,
+    chain,
+    class_name,
+    place_of,
+)
+from config.platform.problems.problem import NotFound
 
 CANARY = "canary-51ee"
 
@@ -37,7 +43,7 @@ def test_causes_and_contexts_follow_in_turn() -> None:
     error.__cause__, cause.__context__ = cause, context
     failures = chain(error)
     assert [failure.name for failure in failures] == [
-        "config.api.problems.NotFound",
+        "config.platform.problems.problem.NotFound",
         "OSError",
         "KeyError",
     ]

@@ -12,9 +12,9 @@ from django.test import Client, override_settings
 from django.urls import path
 from sentry_sdk.integrations.logging import EventHandler
 
-from config.api import handlers
-from config.api.problems import NotFound
-from config.observability import reports
+from config.platform.observability import reports
+from config.platform.problems import rendering as handlers
+from config.platform.problems.problem import NotFound
 from tests.standins.error_sink import SECONDS, Sink
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.c2lnbmF0dXJl"

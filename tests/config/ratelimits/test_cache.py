@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from config import batches
-from config.ratelimits import cache, redis_counters, servers
-from config.ratelimits.cache import CounterCache, clear_degraded, is_degraded
-from config.ratelimits.process_counters import ProcessCounters
-from config.ratelimits.redis_counters import Away, RedisCounters
+from config.platform.edge.ratelimits import cache, redis_counters, servers
+from config.platform.edge.ratelimits.cache import CounterCache, clear_degraded, is_degraded
+from config.platform.edge.ratelimits.process_counters import ProcessCounters
+from config.platform.edge.ratelimits.redis_counters import Away, RedisCounters
+from config.platform.runtime import batches
 from tests.config.own_redis import OwnRedis, own_redis, round_trips
 from tests.tools.folders import ROOT
 from tests.tools.redis import available
@@ -335,8 +335,8 @@ def test_an_error_of_redis_counts_as_an_outage(shared: CounterCache, server: Own
 
 FORKED = """
 import os, sys
-from config.ratelimits import servers
-from config.ratelimits.cache import CounterCache
+from config.platform.edge.ratelimits import servers
+from config.platform.edge.ratelimits.cache import CounterCache
 
 # A busy machine is no lost server.
 servers.TIMEOUTS.update(socket_timeout=60, socket_connect_timeout=60)
@@ -372,9 +372,9 @@ monkey.patch_all()
 import sys
 from gevent import spawn, wait
 import redis
-from config.ratelimits import redis_counters, servers
-from config.ratelimits.cache import CounterCache
-from config.ratelimits.redis_counters import CONNECTIONS
+from config.platform.edge.ratelimits import redis_counters, servers
+from config.platform.edge.ratelimits.cache import CounterCache
+from config.platform.edge.ratelimits.redis_counters import CONNECTIONS
 
 # A busy machine is no lost server.
 redis_counters.SOCKET_SECONDS = 60

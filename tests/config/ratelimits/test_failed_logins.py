@@ -9,9 +9,9 @@ import pytest
 from django.core.cache import cache
 from pytest_django import Settings
 
-from config.ratelimits.failed_logins import attempt
-from config.ratelimits.limits import RateLimited
-from config.ratelimits.table import FailureLimit
+from config.platform.edge.ratelimits.failed_logins import attempt
+from config.platform.edge.ratelimits.limits import RateLimited
+from config.platform.edge.ratelimits.table import FailureLimit
 from tests.config.own_redis import OwnRedis, own_redis, round_trips
 from tests.races import race
 from tests.tools.redis import available
@@ -41,7 +41,7 @@ def redis() -> Iterator[OwnRedis]:
 @pytest.fixture
 def in_process(settings: Settings) -> Iterator[None]:
     settings.CACHES = {
-        "default": {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATION": ""}
+        "default": {"BACKEND": "config.platform.edge.ratelimits.cache.CounterCache", "LOCATION": ""}
     }
     settings.RATE_LIMITS = {"auth.account": f"{LIMIT}/h", "auth.all": "5/h"}
     cache.clear()
@@ -51,7 +51,10 @@ def in_process(settings: Settings) -> Iterator[None]:
 
 @pytest.fixture
 def in_redis(redis: OwnRedis, in_process: None, settings: Settings) -> None:
-    backend = {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATION": redis.url}
+    backend = {
+        "BACKEND": "config.platform.edge.ratelimits.cache.CounterCache",
+        "LOCATION": redis.url,
+    }
     settings.CACHES = {"default": backend}
     cache.clear()
 

@@ -11,9 +11,9 @@ from django.test import RequestFactory
 from django_ratelimit import core
 from pytest_django import Settings
 
-from config.middleware.edge import EdgeMiddleware
-from config.ratelimits.limits import AddressLimitMiddleware, RateLimited, count
-from config.ratelimits.table import DEFAULTS
+from config.platform.edge.outermost import EdgeMiddleware
+from config.platform.edge.ratelimits.limits import AddressLimitMiddleware, RateLimited, count
+from config.platform.edge.ratelimits.table import DEFAULTS
 from tests.config.own_redis import OwnRedis, own_redis, round_trips
 from tests.tools.redis import available
 
@@ -25,7 +25,7 @@ HERE, ELSEWHERE = "203.0.113.7", "203.0.113.8"
 def _counters(settings: Settings) -> Iterator[None]:
     """Counts in this process, with nothing counted; limits by the day, whose windows do not end in mid-test."""
     settings.CACHES = {
-        "default": {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATION": ""}
+        "default": {"BACKEND": "config.platform.edge.ratelimits.cache.CounterCache", "LOCATION": ""}
     }
     settings.RATE_LIMITS = {
         "auth.ip": "2/d",
@@ -46,7 +46,10 @@ def _counters(settings: Settings) -> Iterator[None]:
 def server(settings: Settings) -> Iterator[OwnRedis]:
     with own_redis() as server:
         settings.CACHES = {
-            "default": {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATION": server.url}
+            "default": {
+                "BACKEND": "config.platform.edge.ratelimits.cache.CounterCache",
+                "LOCATION": server.url,
+            }
         }
         yield server
 

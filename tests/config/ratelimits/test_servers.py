@@ -10,9 +10,9 @@ import pytest
 import redis
 from pytest_django import Settings
 
-from config.ratelimits.cache import CounterCache, clear_degraded, is_degraded
-from config.ratelimits.failed_logins import attempt
-from config.ratelimits.limits import RateLimited
+from config.platform.edge.ratelimits.cache import CounterCache, clear_degraded, is_degraded
+from config.platform.edge.ratelimits.failed_logins import attempt
+from config.platform.edge.ratelimits.limits import RateLimited
 from tests.config.ratelimits.nodes import HOST, Server, killed_at_last, running_cluster
 from tests.tools.ports import free
 from tests.tools.redis import available
@@ -70,7 +70,10 @@ def test_a_cluster_counts_every_key_and_its_loss_is_an_outage_like_any_other(
     nodes = ",".join(f"{HOST}:{server.port}" for server in cluster[:2])
     location = f"redis+cluster://{nodes}"
     settings.CACHES = {
-        "default": {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATION": location}
+        "default": {
+            "BACKEND": "config.platform.edge.ratelimits.cache.CounterCache",
+            "LOCATION": location,
+        }
     }
     cache = CounterCache(location, {})
     eventually(lambda: bool(cache.answers()))
@@ -130,7 +133,10 @@ def test_a_sentinel_set_goes_on_with_another_master(
     nodes = ",".join(f"{HOST}:{server.port}" for server in sentinels[2:])
     location = f"redis+sentinel://{nodes}/main"
     settings.CACHES = {
-        "default": {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATION": location}
+        "default": {
+            "BACKEND": "config.platform.edge.ratelimits.cache.CounterCache",
+            "LOCATION": location,
+        }
     }
     cache = CounterCache(location, {})
     assert cache.answers()

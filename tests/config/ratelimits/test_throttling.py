@@ -5,7 +5,7 @@ from django.core.cache import caches
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient
 
-from config.ratelimits.cache import CounterCache
+from config.platform.edge.ratelimits.cache import CounterCache
 
 pytestmark = pytest.mark.django_db
 

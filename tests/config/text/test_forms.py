@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.text.forms import (
+from config.platform.text.forms import (
     email_form,
     email_spellings,
     mail_address,

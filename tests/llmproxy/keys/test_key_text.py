@@ -10,7 +10,7 @@ from zlib import crc32
 
 import pytest
 
-from config.observability.logs import SECRET
+from config.platform.observability.logs import SECRET
 from llmproxy.keys.key_text import KeyText
 
 CHECK = Path(__file__).resolve().parents[3] / "docs/examples/sdk/key_check.py"

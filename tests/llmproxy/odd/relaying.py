@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from config.api.problems import Problem
+from config.platform.problems.problem import Problem
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.failures import FailedAnswer
 from llmproxy.dialects.forms import from_first_sign, retold, whole_answer

@@ -19,7 +19,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
-from config.jobs.mail import send_mail
+from config.platform.jobs.mail import send_mail
 from releases.delivery import cdn as cdns
 from releases.delivery import cloudfront, purging, storage, storage_sync
 from releases.manifests import artifacts

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from config.api.problems import Fault
+from config.platform.problems.problem import Fault
 from releases.manifests.manifest import Manifest, Terms, read
 
 CDN = "https://cdn.shell.test"

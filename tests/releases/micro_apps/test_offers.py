@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client
-from config.api.problems import InvalidRequest
+from config.platform.problems.problem import InvalidRequest
 from licensing.licences import create_client, set_operator_status, set_terms
 from licensing.models import Licence, Plan, Standing
 from releases.micro_apps.channels import StillOffered, move_channel, pin, unpin, withdraw

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from accounts.models import AuditEvent
-from config.api.problems import InvalidRequest, NotConfigured
+from config.platform.problems.problem import InvalidRequest, NotConfigured
 from releases.delivery import storage
 from releases.delivery.storage import PathTaken, StorageUnavailable
 from releases.manifests.version_rules import DowngradeRefused, VersionConflict

@@ -10,7 +10,7 @@ from django.db import IntegrityError
 from pytest_django.fixtures import Settings
 
 from accounts.models import AuditEvent
-from config.env.secret_files import Secret
+from config.platform.env.secret_files import Secret
 from releases.models import ServedToken, ShellRelease
 from releases.pipeline.identity_tokens import OneTime
 from releases.pipeline.issuer_keys import keys_of

@@ -9,8 +9,8 @@ from django.core.management.base import BaseCommand, CommandParser
 from accounts.management.terminal import month_argument, refusals_as_errors
 from accounts.models import Client
 from accounts.people.clients import find_client
-from config.db.connections import database_now
-from config.money import in_dollars
+from config.platform.db.connections import database_now
+from config.platform.money import in_dollars
 from usage.spending.above_reservation import Above, calls_above, charged_above
 
 SMALLER = (

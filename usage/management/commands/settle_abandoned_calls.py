@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from config.db.connections import database_now
+from config.platform.db.connections import database_now
 from usage.settlement import settle_abandoned
 
 

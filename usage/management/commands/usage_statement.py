@@ -11,7 +11,7 @@ from accounts.admin.exports import csv_lines
 from accounts.management.terminal import month_argument, refusals_as_errors
 from accounts.models import Client
 from accounts.people.clients import find_client
-from config.money import decimal
+from config.platform.money import decimal
 from usage.spending.statements import NAMES, Line, Statement, parts, values
 
 WIDTHS = (9, 15, 15, 15, 16, 11, 10)

@@ -1,0 +1,191 @@
+"""A client's page: its licence, people, sessions, usage and latest events."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import Count, Q
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+
+from accounts.admin.alert_email import SetAlertEmail
+from accounts.admin.audit import events_about
+from accounts.admin.joining import ImportPeople, InvitePeople
+from accounts.audit import Actor
+from accounts.models import Client, Session, User
+from accounts.people.clients import delete_client, rename_client
+from accounts.people.invitations import NOT_ACCEPTED
+from config.composition.money_pages.client import month_of, people_of
+from config.console.actions import Action, ReasonForm, Result
+from config.console.base import ConsoleAdmin
+from config.console.lists.columns import moment
+from config.console.template_tags import standing
+from licensing.admin.licences import StatusFilter
+from licensing.licences import billing_reason, create_client
+from licensing.models import Licence, Plan
+from llmproxy.catalogue.unpriced import unpriced_warning
+from releases.micro_apps.offers import Explained, explain
+from usage.admin.budgets import SetBudget
+from usage.admin.refusals import in_two_weeks
+from usage.models import RunningCall
+from usage.periods import Period
+
+SESSIONS_SHOWN = 10
+CALLS_SHOWN = 10
+
+
+class ClientForm(forms.Form):
+    name = forms.CharField(max_length=200)
+    plan = forms.ModelChoiceField(Plan.objects.all())
+
+
+class AddClient(Action):
+    name = "add"
+    label = "Add client"
+    permission = "add"
+    form_class = ClientForm
+
+    def effects(self, target: None) -> Iterable[str]:
+        yield "The client is added with its licence, which is active at once."
+        yield "The next page is the client's, where people are invited or imported from a file."
+
+    def initial(self, target: None, *, by: HttpRequest) -> dict[str, Any]:
+        return {"plan": Plan.objects.filter(is_default=True).first()}
+
+    def do(self, target: None, **given: Any) -> Result:
+        client = create_client(**given)
+        return Result(f"{client} has been added with its licence. Its people come next.", client)
+
+
+class SetClientBudget(SetBudget):
+    """Also names the models that no budget counts, which the ledger's own pages do not know."""
+
+    def effects(self, target: Client) -> Iterable[str]:
+        yield from super().effects(target)
+        if warning := unpriced_warning():
+            yield warning
+
+
+class NameForm(forms.Form):
+    name = forms.CharField(max_length=200)
+
+
+class Rename(Action):
+    name = "name"
+    label = "Rename"
+    form_class = NameForm
+
+    def initial(self, target: Client, *, by: HttpRequest) -> dict[str, Any]:
+        return {"name": target.name}
+
+    def do(self, target: Client, *, name: str, by: Actor, now: datetime) -> Result:
+        client = rename_client(client_id=target.pk, name=name, by=by, now=now)
+        return Result(f"The client is called {client} now.", client)
+
+
+class DeleteClient(Action):
+    name = "remove"
+    label = "Delete"
+    permission = "delete"
+    form_class = ReasonForm
+    destructive = True
+
+    def available(self, target: Client, *, by: HttpRequest) -> bool:
+        return not target.users.exists()
+
+    def effects(self, target: Client) -> Iterable[str]:
+        yield f"{target} and its licence are removed. This cannot be undone."
+
+    def do(self, target: Client, **given: Any) -> Result:
+        delete_client(client_id=target.pk, **given)
+        return Result(f"{target} has been deleted.")
+
+
+class LicenceStatusFilter(StatusFilter):
+    lookup = "licence__status"
+
+
+@admin.register(Client)
+class ClientAdmin(ConsoleAdmin):
+    row_actions = (
+        InvitePeople(),
+        ImportPeople(),
+        SetClientBudget(),
+        SetAlertEmail(),
+        Rename(),
+        DeleteClient(),
+    )
+    add_action = AddClient()
+    change_form_template = "admin/console/client.html"
+    list_display = ("name", "status", "plan", "people", moment("created_at"))
+    list_filter = (LicenceStatusFilter, "licence__plan")
+    search_fields = ("name",)
+    uuid_fields = ("id",)
+    fields = ("id", "name", "alert_email", moment("created_at"))
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        number = Count("users", filter=Q(users__erased_at=None))
+        # All of them here: the library leaves out list_select_related where a query has some already.
+        rows = super().get_queryset(request).select_related("budget", "licence__plan")
+        return rows.annotate(people_count=number)
+
+    @admin.display(description="licence", ordering="licence__status")
+    def status(self, client: Any) -> str:
+        licence = getattr(client, "licence", None)
+        return standing(licence.status) if licence else "none"
+
+    @admin.display(description="plan", ordering="licence__plan")
+    def plan(self, client: Any) -> str:
+        licence = getattr(client, "licence", None)
+        return str(licence.plan) if licence else "none"
+
+    @admin.display(description="people", ordering="people_count")
+    def people(self, client: Any) -> int:
+        return int(client.people_count)
+
+    def page_context(self, request: HttpRequest, row: Client) -> dict[str, Any]:
+        now = timezone.now()
+        licence = getattr(row, "licence", None)
+        live = Session.objects.filter(user__client=row).live(at=now).select_related("user")
+        sessions = list(live.order_by("-last_used_at")[:SESSIONS_SHOWN])
+        budget = getattr(row, "budget", None)
+        sees_usage = request.user.has_perm("usage.view_monthlyusage")
+        licences: Any = self.admin_site.get_model_admin(Licence)
+        people, shown = people_of(row, by=request, now=now)
+        return {
+            "buttons": [
+                *self.buttons(request, row),
+                *(licences.buttons(request, licence) if licence else []),
+            ],
+            "licence": licence,
+            "billing_reason": billing_reason(licence) if licence else "",
+            "apps": _apps_of(licence),
+            "operator_decision_ended": licence and licence.operator_decision_has_expired(at=now),
+            "people": people,
+            "people_number": self.people(row),
+            "waiting_number": User.objects.filter(NOT_ACCEPTED, client=row).count(),
+            "people_url": f"{reverse('admin:accounts_user_changelist')}?client__id__exact={row.pk}",
+            "month": month_of(row, budget, now=now) if sees_usage else None,
+            "usage_url": f"{reverse('admin:usage_and_money')}?client={row.pk}",
+            "period": Period.of(now),
+            "budget": budget,
+            **in_two_weeks(now=now, lookup="client_id__exact", value=row.pk),
+            "sessions": sessions,
+            "sessions_number": live.count() if len(sessions) == SESSIONS_SHOWN else len(sessions),
+            "calls": RunningCall.objects.filter(user__client=row).select_related("user")[
+                :CALLS_SHOWN
+            ],
+            "recent_events": events_about([row.pk, *(user.pk for user in shown)]),
+        }
+
+
+def _apps_of(licence: Licence | None) -> list[Explained]:
+    """The version of each micro app for the client, and the reason."""
+    if licence is None or not licence.all_entitlements:
+        return []
+    return explain(
+        slugs=licence.all_entitlements, client_id=licence.client_id, plan_id=licence.plan_id
+    )

@@ -1,0 +1,88 @@
+"""Where apps meet: what a lower one asks of a higher one, the pages that cross apps, and what runs beside requests.
+
+``config.apps`` loads it once every app's models are there.
+"""
+
+from functools import partial
+
+from django.conf import settings
+from django.core.checks import Tags, register
+
+from accounts import hooks
+from accounts.people.client_names import clients_look_alike
+from accounts.people.email_forms import one_mailbox_is_one_person
+from config.composition import client_page, jobs, person_page
+from config.composition.attention import meanings, watch
+from config.composition.money_pages import page as usage_and_money
+from config.platform.edge import request_log
+from config.platform.runtime import serving
+from licensing.callers import claims_of, load_caller
+from licensing.models import Brake
+from llmproxy.calls import outbox
+from llmproxy.calls import watch as calls
+from llmproxy.catalogue.member_names import members_are_named
+from llmproxy.catalogue.unpriced import models_have_prices
+from llmproxy.keys import personal_keys
+from llmproxy.models import Provider
+from releases.delivery import conditional_writes
+from releases.models import AppChannel, AppPin, MicroApp
+from usage import refusal_log
+from usage.models import Alert, Override, Refusal, Stop, UsageRecord
+
+if settings.SENTRY_DSN:
+    # A large library, which most installations never use.
+    from config.platform.observability import reports
+
+    reports.start(settings.SENTRY_DSN, settings.VERSION)
+
+if settings.OTLP_ENDPOINT:
+    # Likewise.
+    from config.platform.observability import tracing
+
+    tracing.register()
+
+if settings.METRICS_PORT is not None or settings.WORKER_METRICS_PORT is not None:
+    # Likewise.
+    from config.composition.operation import measuring
+
+    measuring.register()
+
+# How long an exiting process waits for its last settlements.
+SETTLING_SECONDS = 10.0
+# Each module registers its pages with the console, after every app's own.
+PAGES = (client_page, jobs, meanings, person_page, usage_and_money)
+
+register(members_are_named)
+
+hooks.register(
+    hooks.Above(
+        load_caller=load_caller,
+        claims_of=claims_of,
+        personal_records={
+            # Overrides have operators' reasons, which may name people.
+            "overrides": lambda user_id: Override.objects.filter(user=user_id),
+            "stops of model calls": lambda user_id: Stop.objects.filter(user=user_id),
+            "usage alerts": lambda user_id: Alert.objects.filter(user=user_id),
+            "refusals": lambda user_id: Refusal.objects.filter(user=user_id),
+            "personal keys": personal_keys.of_person,
+        },
+        # What callers said of their calls; the ledger stays.
+        personal_columns={
+            "labels of calls": (
+                lambda user_id: UsageRecord.objects.filter(user=user_id, labels__isnull=False),
+                "labels",
+            )
+        },
+        signed_by_email=((Brake, "confirmed_by"), (AppChannel, "moved_by"), (AppPin, "pinned_by")),
+        unknown_apps=lambda slugs: {*slugs} - set(MicroApp.objects.in_bulk(slugs)),
+        encrypted_columns={Provider: ("api_key",)},
+    )
+)
+register(models_have_prices, Tags.database)
+register(one_mailbox_is_one_person, Tags.database)
+register(clients_look_alike, Tags.database)
+request_log.refused.append(refusal_log.note)
+serving.started.extend((watch.start, refusal_log.start))
+serving.first_started.append(conditional_writes.start)
+serving.grace_over.append(calls.end_all)
+serving.exits.extend((partial(outbox.finish, seconds=SETTLING_SECONDS), refusal_log.finish))

@@ -1,0 +1,140 @@
+"""The front page: what needs attention, then the state of the service, for each role what it works with."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.contrib import admin
+from django.db.models import Count, F
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+
+from accounts.models import AuditEvent
+from config.composition.attention import listing
+from config.composition.attention.kinds import Item, Level
+from config.composition.front import pictures
+from config.composition.operation.nightly import last_runs
+from licensing.models import Licence, Standing
+from releases.delivery.cdn import is_purged
+from releases.models import MicroApp, Publication, Purge, ShellChannel
+from telemetry.volumes import volumes
+from usage.models import Budget, Refusal, RunningCall
+from usage.periods import Period
+
+SHOWN = 8
+
+
+class Line(NamedTuple):
+    """An item as an operator sees it, with the label and address of the action that they may take."""
+
+    item: Item
+    says: SafeString
+    act: tuple[str, str] | None
+
+
+class Panel(NamedTuple):
+    """A part of the page with the roles whose front has it; ``templates/admin/front`` shows what is found."""
+
+    name: str
+    roles: str
+    right: str
+    find: Callable[[HttpRequest, datetime], Any]
+
+
+def _licences(request: HttpRequest, now: datetime) -> dict[str, Any]:
+    number = dict(Licence.objects.order_by().values_list("status").annotate(Count("pk")))
+    others = Licence.objects.exclude(status=Standing.ACTIVE).select_related("client")
+    return {
+        "states": [(status, number.get(status, 0)) for status in Standing.values],
+        "all": sum(number.values()),
+        "others": others.order_by("grace_until", "-changed_at")[: SHOWN // 2],
+    }
+
+
+def _channels(request: HttpRequest, now: datetime) -> list[Any]:
+    """The channels as their list shows them, with whether it arrives at the CDN, and since when it is offered."""
+    console: Any = admin.site.get_model_admin(ShellChannel)
+    newest = Publication.objects.stored().order_by("release__channel_id", "-pk")
+    ones = newest.distinct("release__channel_id")
+    since = dict(ones.values_list("release__channel_id", "stored_at"))
+    purges = {each.channel_id: each for each in Purge.objects.newest()} if is_purged() else {}
+
+    def arrives(row: Any) -> str:
+        if (purge := purges.get(row.pk)) is None:
+            return "not checked"
+        return console.at_the_cdn(row) or ("serves it" if purge.confirmed_at else "under way")
+
+    return [
+        (
+            row,
+            console.state(row),
+            console.version(row),
+            arrives(row),
+            row.halted_at or since.get(row.pk),
+        )
+        for row in console.get_queryset(request)
+    ]
+
+
+def _shells(request: HttpRequest, now: datetime) -> list[tuple[str, int, int]]:
+    """The events of shells themselves today, by version, with the share of each in percent."""
+    found = [each for each in volumes(day=Period.of(now).day) if not each.app]
+    whole = sum(each.events for each in found)
+    return [(each.shell_version, each.events, 100 * each.events // whole) for each in found[:SHOWN]]
+
+
+# fmt: off
+PANELS = (
+    Panel("money", "owner auditor licensing", "usage.view_monthlyusage", pictures.money),
+    Panel("calls", "owner auditor support", "usage.view_usagerecord", pictures.calls),
+    Panel("sign_ins", "owner auditor support", "accounts.view_session", pictures.sign_ins),
+    Panel("licences", "owner auditor licensing", "licensing.view_licence", _licences),
+    Panel("budgets", "licensing", "usage.view_budget", lambda *_: Budget.objects.select_related("client").annotate(
+        part=100 * F("spent") / F("monthly")).order_by("-part")[:SHOWN]),
+    Panel("refusals", "support", "usage.view_refusal", lambda *_: Refusal.objects.select_related("user")[:SHOWN]),
+    Panel("running", "support", "usage.view_runningcall", lambda *_: RunningCall.objects.select_related(
+        "user")[:SHOWN]),
+    Panel("channels", "release", "releases.view_shellchannel", _channels),
+    Panel("shells", "release", "telemetry.view_event", _shells),
+    Panel("publications", "release", "releases.view_shellrelease", lambda *_: Publication.objects.select_related(
+        "release").defer("signature", "release__manifest")[:SHOWN]),
+    Panel("apps", "release", "releases.view_microapp", lambda *_: MicroApp.objects.annotate(
+        number=Count("pins")).prefetch_related("channels__version")[:SHOWN]),
+    Panel("activity", "auditor", "accounts.view_auditevent", lambda *_: AuditEvent.objects.all()[:SHOWN]),
+)
+# fmt: on
+
+
+def at_a_glance(request: HttpRequest, *, now: datetime) -> dict[str, Any]:
+    """The content of the front page. Nights are told in one line until an item is about them."""
+    user: Any = request.user
+    found = listing.items(now=now, operator=user)
+    calm = all(item.kind.name != "night" for item in found)
+    return {
+        "items": found,
+        "attention": [_line(request, item) for item in found],
+        "act": sum(item.level == Level.ACT for item in found),
+        "watch": sum(item.level == Level.WATCH for item in found),
+        "panels": [
+            (f"admin/front/{panel.name}.html", panel.find(request, now))
+            for panel in PANELS
+            # Operators from before roles have rights alone.
+            if user.has_perm(panel.right)
+            and (user.roles & {*panel.roles.split()} or not user.roles)
+        ],
+        "nights": _nights() if calm and user.has_perm("accounts.view_auditevent") else None,
+    }
+
+
+def _line(request: HttpRequest, item: Item) -> Line:
+    on: Any = item.on if item.acts else None
+    console: Any = admin.site.get_model_admin(type(on)) if on else None
+    labels = {act.name: act.label for act in console.row_actions} if console else {}
+    links = ((labels[name], console.link(request, name, on)) for name in item.acts if on)
+    return Line(item, item.says(request), next((each for each in links if each[1]), None))
+
+
+def _nights() -> dict[str, Any]:
+    runs = last_runs()
+    ended = [run.done_at for run in runs if run.done_at]
+    return {"jobs": len(runs), "ended": len(ended), "last": max(ended, default=None)}

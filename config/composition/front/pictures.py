@@ -1,0 +1,140 @@
+"""The pictures of the front page: money and tokens, calls and errors, sign-ins and refusals."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from django.db.models import Count, Sum
+from django.db.models.functions import TruncDate, TruncHour
+from django.http import HttpRequest
+from django.urls import reverse
+
+from accounts.models import Session
+from config.composition.money_pages.choosing import calls_between
+from config.console.charts import Bar, Chart, Strip, days_axis, written
+from config.console.template_tags import dollars, short
+from usage.models import Refusal, UsageRecord
+from usage.periods import Period, midnight
+from usage.spending.daily import SUMS
+from usage.spending.sums import Scope, Sums
+
+HOURS, DAYS = 24, 14
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+def money(request: HttpRequest, now: datetime) -> Chart:
+    """Money and tokens of each day of the month, and what is still expected of it."""
+    period = Period.of(now)
+    course, days = Scope().course(period), period.days
+    here = [course.days.get(day, Sums()) for day in days]
+    cost, tokens = [each.cost for each in here], [each.input + each.output for each in here]
+    return Chart(
+        "Money and tokens by day",
+        _strips(
+            [f"{day.day} {day:%b}" for day in days],
+            [("money", "Cost", "first", cost), ("tokens", "Tokens", "second", tokens)],
+            _calls(request, [*map(midnight, days)], DAY, [each.calls for each in here]),
+            [course.expected.get(day, 0) for day in days],
+        ),
+        days_axis(days, today=period.day),
+        note=f"{period.month:%B}",
+        href=reverse("admin:usage_and_money"),
+        legend=[
+            ("first", f"{dollars(course.whole.cost)}, forecast {dollars(course.end)}"),
+            ("second", f"{short(sum(tokens))} tokens"),
+        ],
+    )
+
+
+def calls(request: HttpRequest, now: datetime) -> Chart:
+    """Calls and errors of each of the last hours."""
+    this = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    hours = [this - HOUR * back for back in range(HOURS - 1, -1, -1)]
+    lately = UsageRecord.objects.filter(opened_at__gte=hours[0]).order_by()
+    counted = lately.values_list(TruncHour("opened_at", tzinfo=UTC))
+    rows = counted.annotate(number=SUMS["calls"], wrong=SUMS["errors"])
+    found = {hour: (number, wrong) for hour, number, wrong in rows}
+    number, wrong = ([found.get(hour, (0, 0))[which] for hour in hours] for which in (0, 1))
+    running = UsageRecord.objects.open().filter(expires_at__gt=now).count()
+    percent = 100 * sum(wrong) / (sum(number) or 1)
+    words = [f"{hour:%H:%M}" if place % 6 == 0 else "" for place, hour in enumerate(hours[:-1])]
+    return Chart(
+        "Calls and errors by hour",
+        _strips(
+            [f"{hour:%H:%M} UTC" for hour in hours],
+            [("calls", "Calls", "first", number), ("calls", "Errors", "errors", wrong)],
+            _calls(request, hours, HOUR, number),
+        ),
+        [*words, "now"],
+        note="last 24 hours, UTC",
+        href=reverse("admin:usage_usagerecord_changelist"),
+        legend=[
+            ("first", f"{sum(number):,} calls, {running:,} running"),
+            ("errors", f"{sum(wrong):,} errors, {percent:.1f} %"),
+        ],
+    )
+
+
+def sign_ins(request: HttpRequest, now: datetime) -> Chart:
+    """Sign-ins and refused requests of each of the last days."""
+    today = now.astimezone(UTC).date()
+    days = [today - DAY * back for back in range(DAYS - 1, -1, -1)]
+    begin = midnight(days[0])
+    sessions = Session.objects.filter(started_at__gte=begin).order_by()
+    started = dict(sessions.values_list(TruncDate("started_at", tzinfo=UTC)).annotate(Count("pk")))
+    refusals = Refusal.objects.filter(minute__gte=begin).order_by()
+    by_day = refusals.values_list(TruncDate("minute", tzinfo=UTC)).annotate(Sum("number"))
+    refused = dict(by_day) if request.user.has_perm("usage.view_refusal") else {}
+    columns = [[found.get(day, 0) for day in days] for found in (started, refused)]
+    return Chart(
+        "Sign-ins and refusals by day",
+        _strips(
+            [f"{day.day} {day:%b}" for day in days],
+            [
+                ("calls", "Sign-ins", "first", columns[0]),
+                ("calls", "Refusals", "errors", columns[1]),
+            ],
+            [""] * DAYS,
+        ),
+        days_axis(days, today=today),
+        note="last 14 days",
+        href=reverse("admin:accounts_session_changelist"),
+        legend=[
+            ("first", f"{sum(columns[0]):,} sign-ins"),
+            ("errors", f"{sum(columns[1]):,} refused, {refused.get(today, 0):,} today"),
+        ],
+    )
+
+
+def _strips(
+    labels: Sequence[str],
+    columns: Sequence[tuple[str, str, str, Sequence[int]]],
+    hrefs: Sequence[str],
+    more: Sequence[int] = (),
+) -> list[Strip]:
+    """A strip for each column: unit, name, kind and values; what is expected comes on top of the first."""
+    told = [
+        f"{label}: "
+        + ", ".join(
+            f"{written(values[place], unit)} {name.lower()}" for unit, name, _, values in columns
+        )
+        for place, label in enumerate(labels)
+    ]
+    none = [0] * len(labels)
+    strips: list[Strip] = []
+    for unit, name, kind, values in columns:
+        expected = none if strips or not more else more
+        places = zip(labels, values, hrefs, told, expected, strict=True)
+        bars = [Bar(*place, kind) for place in places]
+        strips.append(Strip(bars, unit, head=name, height=32 if strips else 84))
+    return strips
+
+
+def _calls(
+    request: HttpRequest, begins: Sequence[datetime], step: timedelta, numbers: Sequence[int]
+) -> list[str]:
+    """The addresses of the calls of days or hours that have some, for who may list them."""
+    may = request.user.has_perm("usage.view_usagerecord")
+    return [
+        calls_between(since, since + step) if may and number else ""
+        for since, number in zip(begins, numbers, strict=True)
+    ]

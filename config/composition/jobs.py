@@ -1,0 +1,228 @@
+"""The page of queued work. A job's arguments are not shown: a mail may hold a link that signs people in."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.contrib import admin
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from procrastinate.contrib.django import app
+from procrastinate.contrib.django.models import ProcrastinateEvent, ProcrastinateJob
+from procrastinate.exceptions import UniqueViolation
+
+from accounts.audit import record
+from accounts.models import AuditEvent, User
+from config.composition.operation.nightly import last_runs
+from config.console.action_views import page_of
+from config.console.actions import Action, BulkAction, Result, apply_to_each
+from config.console.base import ConsoleAdmin, uuid_in
+from config.console.lists.columns import ChoiceFilter, moment, state
+from config.console.tables import Chip, Column, Link, Row, Table
+from config.platform.text.forms import email_form
+
+EVENTS_SHOWN = 20
+FAILED_SHOWN = 20
+MOST_AT_ONCE = 1000
+
+
+class Retry(BulkAction):
+    """Queues failed jobs again; every task is safe to run twice."""
+
+    name = "retry"
+    label = "Retry failed jobs"
+
+    def available(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
+        return target.status == "failed"
+
+    def effects(self, target: ProcrastinateJob | None) -> Iterable[str]:
+        yield "A worker takes the job up again at once. Work that it did before it failed may be done twice."
+
+    def do_all(self, targets: Sequence[ProcrastinateJob], **given: Any) -> str:
+        queued = apply_to_each(targets, lambda each: self.do_one(each, **given))
+        others = len(targets) - queued
+        rest = f" Others: {others}; they have not failed any more, or the same waits already."
+        return f"Jobs queued again: {queued}.{rest if others else ''}"
+
+    def do_one(self, target: ProcrastinateJob, *, now: datetime, **given: Any) -> int:
+        """Queues the job with all its tries; returns 0 if it has not failed, or the same job waits already."""
+        with transaction.atomic():
+            if not _failed(target).select_for_update().first():
+                return 0
+            try:
+                with transaction.atomic():
+                    app.job_manager.retry_job_by_id(target.pk, retry_at=now)
+            except UniqueViolation:
+                # The schedule has queued it anew; once that is done, this failure is forgotten.
+                return 0
+            ProcrastinateJob.objects.filter(pk=target.pk).update(attempts=0)
+            _record("job:retried", target, now=now, **given)
+        return 1
+
+
+class RetryAlike(Action):
+    """Queues all failed jobs of one task again, as after an outage."""
+
+    name = "retry_alike"
+    label = "Retry all failed of this task"
+    atomic = False
+
+    def available(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
+        # Also for a job that is queued again already: the action may have stopped after it.
+        return bool(_alike(target).exists())
+
+    def effects(self, target: ProcrastinateJob) -> Iterable[str]:
+        number = _alike(target).count()
+        yield f"Failed jobs of {target.task_name}: {number}. They are queued again, at most {MOST_AT_ONCE} at once."
+        yield "Work that they did before they failed may be done twice."
+
+    def do(self, target: ProcrastinateJob, **given: Any) -> Result:
+        alike = list(_alike(target).order_by("pk").only("task_name")[:MOST_AT_ONCE])
+        return Result(Retry().do_all(alike, **given))
+
+
+class Discard(BulkAction):
+    name = "discard"
+    label = "Discard failed jobs"
+    message = "Jobs discarded: {number}."
+    destructive = True
+
+    def available(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
+        return target.status == "failed"
+
+    def effects(self, target: ProcrastinateJob | None) -> Iterable[str]:
+        yield "The work is never done, and the console stops listing it as failed. It is deleted after a week."
+
+    def do_one(self, target: ProcrastinateJob, *, now: datetime, **given: Any) -> int:
+        """Returns 0 if the job has not failed, or another operator was quicker."""
+        with transaction.atomic():
+            # The package's own functions cancel only a job that has not begun.
+            if not _failed(target).update(status="cancelled"):
+                return 0
+            # The days until its deletion count from this event on.
+            ProcrastinateEvent.objects.create(job_id=target.pk, type="cancelled", at=now)
+            _record("job:discarded", target, now=now, **given)
+        return 1
+
+
+def _failed(job: ProcrastinateJob) -> QuerySet[ProcrastinateJob]:
+    return ProcrastinateJob.objects.filter(pk=job.pk, status="failed")
+
+
+def _record(action: str, job: ProcrastinateJob, **given: Any) -> None:
+    record(action, job.task_name, target_id=job.pk, **given)
+
+
+def _alike(job: ProcrastinateJob) -> QuerySet[ProcrastinateJob]:
+    return ProcrastinateJob.objects.filter(status="failed", task_name=job.task_name)
+
+
+class StatusFilter(ChoiceFilter):
+    title, parameter_name = "status", "status"
+    choices_of = tuple((each, each) for each in ProcrastinateJob.STATUSES)
+
+
+def causes(jobs: Iterable[ProcrastinateJob]) -> dict[str, AuditEvent]:
+    """The latest failure of each job, by its id; releases before this one noted none."""
+    ids = [str(job.pk) for job in jobs]
+    events = AuditEvent.objects.filter(action="job:failed", target_id__in=ids).order_by("at", "id")
+    return {event.target_id: event for event in events}
+
+
+def recipients(jobs: Iterable[ProcrastinateJob], *, by: HttpRequest) -> dict[int, Link]:
+    """Names whom each job is for: a person of ours, or the domain of another address. Nothing else of its arguments.
+
+    A role that may not look at people is not told who it is.
+    """
+    may_see = by.user.has_perm("accounts.view_user")
+    named = {}
+    for job in jobs:
+        to = job.args.get("user_id") or job.args.get("email") or job.args.get("to") or ""
+        named[job.pk] = str(to[0] if isinstance(to, list) and to else to)
+    ids = Q(pk__in=[each for each in map(uuid_in, named.values()) if each])
+    forms = {to: email_form(to) for to in named.values()}
+    mailboxes = Q(email__in=forms) | Q(email_form__in=forms.values())
+    # The younger of two with one mailbox has no form and comes last: this very text is theirs.
+    people = User.objects.filter(ids | mailboxes).order_by("email_form")
+    known = {key: each for each in people for key in (str(each.pk), each.email_form, each.email)}
+    return {
+        key: _recipient(known.get(to) or known.get(forms[to]), to, may_see=may_see)
+        for key, to in named.items()
+    }
+
+
+def _recipient(person: User | None, to: str, *, may_see: bool) -> Link:
+    if person:
+        return Link(str(person), page_of(person)) if may_see else Link("a person", "")
+    domain = to.rpartition("@")[2] if "@" in to else ""
+    return Link(f"somebody at {domain}" if domain else "", "")
+
+
+def _failed_table(request: HttpRequest) -> Table:
+    jobs = list(ProcrastinateJob.objects.filter(status="failed").order_by("-id")[:FAILED_SHOWN])
+    why, whom = causes(jobs), recipients(jobs, by=request)
+    rows = []
+    for job in jobs:
+        event = why.get(str(job.pk))
+        cause = event.after["cause"] if event and event.after else "Not noted"
+        at = event.at if event else ""
+        rows.append(Row([job.task_name, cause, whom[job.pk], at], page_of(job)))
+    columns = [Column("Job"), Column("Cause"), Column("For"), Column("Failed", kind="time")]
+    more = f"{reverse('admin:procrastinate_procrastinatejob_changelist')}?status=failed"
+    link = Link("All failed jobs", more) if rows else None
+    return Table(columns, rows, "No job has failed.", link)
+
+
+def _nights_table() -> Table:
+    """The nightly jobs, those that failed last first."""
+    rows = []
+    for run in sorted(last_runs(), key=lambda each: not each.has_failed):
+        said = (run.last.after or {}).get("says", "") if run.last else ""
+        result = Chip("stopped", "Failed") if run.has_failed else Chip("well", "Done")
+        last = [result, said] if run.last else Chip("over", "Not yet")
+        rows.append(Row([run.job, last, run.last.at if run.last else "", run.done_at or ""]))
+    columns = [Column("Nightly job"), Column("Result")]
+    times = [Column("Last run", kind="time"), Column("Last success", kind="time")]
+    return Table([*columns, *times], rows)
+
+
+class JobAdmin(ConsoleAdmin):
+    row_actions = (Retry(), RetryAlike(), Discard())
+    change_form_template = "admin/console/job.html"
+    list_display = (
+        "id",
+        "task_name",
+        "queue_name",
+        state("status"),
+        "attempts",
+        moment("scheduled_at", "not before"),
+    )
+    list_filter = (StatusFilter,)
+    search_fields = ("task_name",)
+    ordering = ("-id",)
+    fields = ("id",)
+
+    def row_name(self, row: ProcrastinateJob) -> str:
+        # The package's own name for a job spells out its arguments.
+        return f"{row.task_name} {row.pk}"
+
+    change_list_template = "admin/console/jobs.html"
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
+        nights = request.user.has_perm("accounts.view_auditevent")
+        shown = {"failed": _failed_table(request), "nights": _nights_table() if nights else None}
+        return super().changelist_view(request, {**shown, **(extra_context or {})})
+
+    def page_context(self, request: HttpRequest, row: ProcrastinateJob) -> dict[str, Any]:
+        events = ProcrastinateEvent.objects.filter(job=row).order_by("-id")[:EVENTS_SHOWN]
+        to = recipients([row], by=request)[row.pk]
+        event = causes([row]).get(str(row.pk))
+        cause = (event.after or {}).get("cause") if event else None
+        return {"job_events": events, "cause": cause, "recipient": to}
+
+
+# The package's own page shows arguments and offers to abort.
+admin.site.unregister(ProcrastinateJob)
+admin.site.register(ProcrastinateJob, JobAdmin)

@@ -1,0 +1,87 @@
+"""What the address of the page of usage and money asks for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+
+from config.console.base import uuid_in
+from config.platform.db.replica import Look, look
+from usage.periods import Period, midnight
+from usage.spending.sums import GROUPS, Scope
+
+YEARS = range(2000, 2100)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What the address asks for: calls, the days of a month or a year, and a ranking; anything else is left out."""
+
+    scope: Scope
+    since: date
+    until: date
+    is_year: bool
+    by: str
+    now: Period
+    given: Mapping[str, str]
+    seen: Look
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> "Chosen":
+        given = {name: value.strip() for name, value in request.GET.dict().items() if value.strip()}
+        at = timezone.now()
+        now, seen = Period.of(at), look(now=at)
+        period = given.get("period", "")
+        year = first_day(period, len("2026"))
+        since = year or first_day(period, len("2026-11")) or now.month
+        until = since.replace(month=12, day=31) if year else Period(since, since).days[-1]
+        scope = Scope(
+            client_id=uuid_in(given.get("client")),
+            user_id=uuid_in(given.get("person")),
+            key_id=uuid_in(given.get("key")),
+            model=given.get("model"),
+            provider=given.get("provider"),
+            using=seen.alias,
+        )
+        by, first = given.get("by", ""), "person" if scope.client_id else "client"
+        by = by if by in GROUPS else first
+        return cls(scope, since, until, year is not None, by, now, given, seen)
+
+    @property
+    def is_now(self) -> bool:
+        """Whether the month still runs."""
+        return not self.is_year and self.since == self.now.month
+
+    def address(self, **changed: Any) -> str:
+        """The address of this page with other choices."""
+        chosen = {name: value for name, value in {**self.given, **changed}.items() if value}
+        return f"{reverse('admin:usage_and_money')}?{urlencode(chosen)}"
+
+    def calls(self, day: date) -> str:
+        """The address of the calls of a day; their list knows one word besides the person."""
+        scope = self.scope
+        word = scope.key_id or scope.client_id or scope.model
+        looked_for = {"user__id__exact": scope.user_id, "q": word}
+        begins = midnight(day)
+        return calls_between(begins, begins + timedelta(days=1), **looked_for)
+
+
+def calls_between(since: datetime, until: datetime, **looked_for: Any) -> str:
+    """The address of the calls that were admitted in this time."""
+    given = {"opened_at__gte": since, "opened_at__lt": until, **looked_for}
+    chosen = {name: value for name, value in given.items() if value}
+    return f"{reverse('admin:usage_usagerecord_changelist')}?{urlencode(chosen)}"
+
+
+def first_day(text: str, length: int) -> date | None:
+    """The first day of a month as 2026-11, or of a year; None for others, and where no call can be."""
+    try:
+        found = date.fromisoformat(f"{text}-01-01"[: len("2026-11-01")])
+    except ValueError:
+        return None
+    return found if len(text) == length and found.year in YEARS else None

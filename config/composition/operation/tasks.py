@@ -1,0 +1,29 @@
+"""The worker's night, and what it tells operators."""
+
+import logging
+
+from django.conf import settings
+
+from accounts.audit import Actor
+from config.composition.attention import telling
+from config.composition.operation import nightly
+from config.platform.db.connections import database_now
+from config.platform.jobs.queue import NIGHT, URGENT, periodic
+
+log = logging.getLogger(__name__)
+
+
+@periodic("* * * * *", name=NIGHT, queue="night")
+def run_night(timestamp: int) -> None:
+    """Every minute: runs what is left of the night, from ``NIGHTLY_AT`` on; most times nothing is."""
+    if settings.NIGHTLY_AT is None:
+        return
+    by = Actor(name="the worker, every night")
+    for job, outcome in nightly.run_due(at=settings.NIGHTLY_AT, by=by, now=database_now()):
+        log.info("night_job_ended", extra={"task": job.name, "outcome": outcome.end.value})
+
+
+@periodic("* * * * *", name="attention.tell", queue="attention", priority=URGENT)
+def tell(timestamp: int) -> None:
+    """Every minute: queues messages about what needs attention or does so no more."""
+    telling.tell(now=database_now())

@@ -1,0 +1,93 @@
+"""Errors of the console as pages: inside the frame for operators who are signed in, on a card for everybody else."""
+
+from typing import Any, cast
+
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.admin import AdminSite
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from accounts.factors import gate
+from accounts.models import User
+from config.composition.roles import ACTIONS, VIEWS
+from config.console.navigation import label_of
+from config.platform.problems.problem import PermissionRefused, Problem
+from config.platform.runtime.request_id import id_of
+
+OWNERS_SHOWN = 3
+# A card loads the style sheet and the shapes in it.
+CARD_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+
+
+def problem_page(site: AdminSite, request: HttpRequest, problem: Problem) -> HttpResponse:
+    """What is wrong, for whom, whom to ask, and the way back. An error of the service asks the database nothing."""
+    shown: dict[str, Any] = {
+        **_worded(problem),
+        "status": problem.status,
+        "request_id": id_of(request),
+        "path": request.path,
+        "back": _back(request),
+        "wait": problem.headers.get("Retry-After"),
+    }
+    # What is refused before sessions are read knows nobody.
+    known = problem.status < 500 and hasattr(request, "user") and site.has_permission(request)
+    if not known or not gate.is_proved(request):
+        page = render_to_string("admin/problem_card.html", shown)
+        response = HttpResponse(page, status=problem.status)
+        response["Content-Security-Policy"] = CARD_POLICY
+        return response
+    if isinstance(problem, PermissionRefused) and problem.detail == problem.default_detail:
+        shown |= _refused(request)
+    page = render_to_string("admin/problem.html", {**site.each_context(request), **shown}, request)
+    return HttpResponse(page, status=problem.status)
+
+
+def _worded(problem: Problem) -> dict[str, str]:
+    """The title and the rest: of a detail that was written for this error, its first sentence."""
+    if problem.detail == problem.default_detail:
+        return {"title": problem.title, "detail": problem.detail}
+    first, _, rest = problem.detail.partition(". ")
+    return {"title": f"{first.removesuffix('.')}.", "detail": rest}
+
+
+def _back(request: HttpRequest) -> str:
+    """The page that led here, if it is another one of this service."""
+    address = request.headers.get("Referer", "")
+    hosts = {request.get_host()}
+    own = url_has_allowed_host_and_scheme(address, hosts, require_https=request.is_secure())
+    return address if own and address != request.build_absolute_uri() else ""
+
+
+def _refused(request: HttpRequest) -> dict[str, str]:
+    """Which page or act it is that the operator's roles do not have, and who has it."""
+    roles = sorted(cast("User", request.user).roles)
+    whose = f"Your role{'s' * (len(roles) > 1)} ({', '.join(roles) or 'none'}) cannot"
+    what, holders = _asked_for(request)
+    owners = User.objects.filter(is_superuser=True, is_active=True).order_by("email")
+    emails = list(owners.values_list("email", flat=True)[:OWNERS_SHOWN])
+    who = f"the role {' and '.join(holders)}" if holders else "owners alone"
+    return {
+        "title": f"{whose} {what}.",
+        "detail": f"It is for {who}. Ask an owner: {' or '.join(emails)}.",
+    }
+
+
+def _asked_for(request: HttpRequest) -> tuple[str, list[str]]:
+    """A page or an act in words, and the roles that may."""
+    name = request.resolver_match.url_name or "" if request.resolver_match else ""
+    app, _, rest = name.partition("_")
+    model, _, act = rest.partition("_")
+    right = f"{app}.{model}"
+    if right not in VIEWS:
+        return "open this page", []
+    if f"{right}_{act}" not in ACTIONS:
+        return f"open {label_of(right)}", VIEWS[right].split()
+    page: Any = admin.site.get_model_admin(apps.get_model(right))
+    acts = (*page.row_actions, *filter(None, [page.add_action]))
+    label = next((each.label for each in acts if each.name == act), act)
+    return f"use “{label}” of {label_of(right)}", ACTIONS[f"{right}_{act}"][0].split()

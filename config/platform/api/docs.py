@@ -1,0 +1,85 @@
+"""Serves the API's description: as a document for programs, and as a page for people."""
+
+import hashlib
+from functools import cache
+from typing import Any
+
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
+from django.utils.cache import patch_vary_headers
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.renderers import (
+    OpenApiJsonRenderer,
+    OpenApiJsonRenderer2,
+    OpenApiYamlRenderer,
+    OpenApiYamlRenderer2,
+)
+from drf_spectacular.views import SpectacularSwaggerSplitView
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from config.platform.api.etags import unless_known
+from config.platform.api.negotiation import WhateverAccept
+from config.platform.api.views import APIView
+
+CACHE_CONTROL = "public, max-age=300"
+# Swagger UI needs its own files, and the pictures inside its style sheet.
+DOCS_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class CompactJson(OpenApiJsonRenderer2):
+    def get_indent(self, *args: Any, **kwargs: Any) -> None:
+        """Indentation would make the document four times as long."""
+
+
+class CompactOpenApiJson(CompactJson):
+    media_type = OpenApiJsonRenderer.media_type
+
+
+class SchemaView(APIView):
+    """``/v1/schema``: YAML if the caller asks for it, else JSON whatever the caller accepts."""
+
+    schema = None
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+    content_negotiation_class = WhateverAccept
+    renderer_classes = (CompactJson, CompactOpenApiJson, OpenApiYamlRenderer2, OpenApiYamlRenderer)
+
+    def get(self, request: Request) -> HttpResponseBase:
+        index = self.renderer_classes.index(type(request.accepted_renderer))
+        body, etag = _document(index)
+        response = HttpResponse(body, content_type=request.accepted_renderer.media_type)
+        response["ETag"] = etag
+        response["Cache-Control"] = CACHE_CONTROL
+        patch_vary_headers(response, ["Accept"])
+        return unless_known(request, response)
+
+
+class DocsView(SpectacularSwaggerSplitView):
+    """``/docs/``: the schema as a page, from files of this service alone and without inline scripts."""
+
+    schema = None
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+    content_negotiation_class = WhateverAccept
+    template_name = "docs.html"
+    template_name_js = "docs.js"
+
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        response: Response = super().get(request, *args, **kwargs)  # type: ignore[no-untyped-call]
+        response["Content-Security-Policy"] = DOCS_POLICY
+        response["Cache-Control"] = CACHE_CONTROL
+        return response
+
+
+@cache
+def _document(form: int) -> tuple[bytes, str]:
+    """Returns the schema in one of the view's forms, and its ETag; each process renders it once."""
+    generator: Any = SchemaGenerator
+    document = generator().get_schema(request=None, public=True)
+    body = SchemaView.renderer_classes[form]().render(document, renderer_context={})
+    return body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'

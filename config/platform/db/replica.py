@@ -1,0 +1,46 @@
+"""Looks that may be late, for a replica: none that decides, bills a client, or follows an operator's own act."""
+
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import NamedTuple
+
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
+
+from config.platform.db.connections import PooledConnection, called, release_connection
+
+REPLICA = "replica"
+MOST_BEHIND = timedelta(minutes=5)
+# A frozen one keeps each look waiting.
+LEFT_ALONE_SECONDS = 30.0
+
+
+class ReplicaConnection(PooledConnection):
+    alias = REPLICA
+    # By the monotonic clock; after it has not answered.
+    left_alone_until = 0.0
+
+
+class Look(NamedTuple):
+    """The database that answers, and until when it knows everything."""
+
+    alias: str
+    at: datetime
+
+
+def look(*, now: datetime) -> Look:
+    """Where to look: at the primary while the replica is away or far behind."""
+    primary = Look(DEFAULT_DB_ALIAS, now)
+    if REPLICA not in connections or monotonic() < ReplicaConnection.left_alone_until:
+        return primary
+    written = called("pg_current_wal_lsn")
+    try:
+        replayed = called("pg_last_wal_replay_lsn", using=REPLICA)
+        at = called("pg_last_xact_replay_timestamp", using=REPLICA)
+    except DatabaseError:
+        release_connection(REPLICA)
+        ReplicaConnection.left_alone_until = monotonic() + LEFT_ALONE_SECONDS
+        return primary
+    # None of one that is no replica.
+    if replayed is not None and called("pg_wal_lsn_diff", written, replayed) <= 0:
+        at = now
+    return primary if at is None or now - at > MOST_BEHIND else Look(REPLICA, at)

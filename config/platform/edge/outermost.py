@@ -1,0 +1,39 @@
+"""The outermost middleware: what every request is given and every answer has, whoever made it.
+
+Within it stands the library for pages of other origins (``CORS_ORIGINS``), so that such a page may read every answer, a
+refusal and a health check too.
+"""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import cast
+
+from corsheaders.middleware import CorsMiddleware
+from django.http import HttpRequest, HttpResponseBase
+
+from config.platform.edge import client_address, request_log
+from config.platform.runtime import request_id
+
+# Browsers run and frame nothing of an answer. A page that needs more has a policy of its own.
+POLICY = "default-src 'none'; frame-ancestors 'none'"
+# Of a sign-out, for the browser. Not "cookies": those of every other host of the domain would go too.
+FORGET = {"Clear-Site-Data": '"cache", "storage"'}
+
+
+class EdgeMiddleware:
+    """Gives a request its id and its client's address, and an answer its headers and its line in the log."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = CorsMiddleware(get_response)
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        started = perf_counter()
+        named = request_id.begin(request)
+        client_address.find(request)
+        # There is no ASGI here.
+        response = cast("HttpResponseBase", self._get_response(request))
+        response.headers[request_id.HEADER] = named
+        response.headers.setdefault("Content-Security-Policy", POLICY)
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        request_log.log_when_sent(request, response, started)
+        return response

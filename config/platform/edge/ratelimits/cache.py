@@ -1,0 +1,152 @@
+"""A Django cache of counters: in Redis at ``LOCATION``, and in this process where there is none or it is away.
+
+django-ratelimit counts by ``add(key, 1, timeout)`` and, for a key that exists already, ``incr(key)``. Here ``add``
+increments and sets the expiry in one atomic step, and the next ``incr`` of the same thread returns that result, so
+that a count is one round trip. django-ratelimit reads by ``add(key, 0, timeout)`` and ``get(key)``, likewise. The
+cache therefore holds whole numbers alone.
+
+Counts that this process made while Redis was away stay here when Redis is back.
+"""
+
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
+
+from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
+
+from config.platform.edge.ratelimits.process_counters import ProcessCounters
+from config.platform.edge.ratelimits.redis_counters import Away, RedisCounters
+
+T = TypeVar("T")
+# Named like the limits' keys, so that a user who may count those may count this.
+PROBE = "rl:{health}"
+Counters = ProcessCounters | RedisCounters
+
+
+class CounterCache(BaseCache):
+    """Django's cache interface over counters, and the two operations of ``failed_logins.py``."""
+
+    def __init__(self, location: str, params: dict[str, Any]) -> None:
+        super().__init__(params)
+        self._redis = _redis(location) if location else None
+
+    def answers(self) -> bool | None:
+        """Whether Redis counts; ``None`` where none is configured."""
+        return self._redis.answers(self.make_key(PROBE)) if self._redis else None
+
+    def add(
+        self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+    ) -> bool:
+        """Counts ``value`` and returns whether the key is new. A value of 0 only reads."""
+        full_key, seconds = self.make_key(key, version), self._seconds(timeout)
+        if type(value) is not int:
+            raise TypeError("This cache counts: it holds whole numbers and nothing else.")
+        if seconds is not None and seconds <= 0:
+            raise ValueError("A count needs some time to live.")
+        if value == 0:
+            number = self._run(lambda counters: counters.read(full_key))
+        else:
+            number = self._run(lambda counters: counters.increment(full_key, value, seconds))
+        _thread.last_add = full_key, value, number
+        return number is None if value == 0 else number == value
+
+    def incr(self, key: str, delta: int = 1, version: int | None = None) -> int:
+        full_key = self.make_key(key, version)
+        number = _result_of_add(full_key, delta)
+        if number is not None:
+            return number
+        if self._run(lambda counters: counters.read(full_key)) is None:
+            raise ValueError("There is no such key.")
+        seconds = self._seconds(DEFAULT_TIMEOUT)
+        return self._run(lambda counters: counters.increment(full_key, delta, seconds))
+
+    def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
+        full_key = self.make_key(key, version)
+        number = _result_of_add(full_key, 0)
+        if number is None:
+            number = self._run(lambda counters: counters.read(full_key))
+        return default if number is None else number
+
+    def set(
+        self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+    ) -> None:
+        full_key, seconds = self.make_key(key, version), self._seconds(timeout)
+        self._run(lambda counters: counters.set(full_key, value, seconds))
+
+    def delete(self, key: str, version: int | None = None) -> bool:
+        full_key = self.make_key(key, version)
+        # It may have been set here while Redis was away.
+        is_here = _process.delete(full_key)
+        return self._run(lambda counters: counters.delete(full_key)) or is_here
+
+    def clear(self) -> None:
+        """Removes every key of this prefix and version, here and in Redis."""
+        prefix = self.make_key("")
+        _process.clear(prefix)
+        self._run(lambda counters: counters.clear(prefix))
+
+    def take(self, key: str, *, limit: int, seconds: int) -> int:
+        """Counts one while the count is below ``limit``; returns 0, or the milliseconds until it begins anew."""
+        full_key = self.make_key(key)
+
+        def take(counters: Counters) -> int:
+            if counters.increment(full_key, 1, seconds) <= limit:
+                return 0
+            left = counters.milliseconds_left(full_key)
+            counters.give_back(full_key)
+            return left
+
+        return self._run(take)
+
+    def give_back(self, key: str) -> None:
+        """Takes back what :meth:`take` has counted, where it is still counted."""
+        full_key = self.make_key(key)
+        # It may have been counted here while Redis was away.
+        if not _process.give_back(full_key):
+            self._run(lambda counters: counters.give_back(full_key))
+
+    def _run(self, operation: Callable[[Counters], T]) -> T:
+        if self._redis is not None:
+            try:
+                return operation(self._redis)
+            except Away:
+                _thread.degraded = True
+        return operation(_process)
+
+    def _seconds(self, timeout: Any) -> int | None:
+        chosen = self.default_timeout if timeout is DEFAULT_TIMEOUT else timeout
+        return None if chosen is None else int(chosen)
+
+
+class _Thread(threading.local):
+    """State of one thread or greenlet: its last ``add``, and whether it has counted without Redis."""
+
+    last_add: tuple[str, int, int | None] | None = None
+    degraded: bool = False
+
+
+def clear_degraded() -> None:
+    """Starts a request: ``is_degraded`` reports on the counts of this thread from here on."""
+    _thread.degraded = False
+
+
+def is_degraded() -> bool:
+    """Whether this thread has counted in this process because Redis was away."""
+    return _thread.degraded
+
+
+def _result_of_add(key: str, value: int) -> int | None:
+    """Returns, once, the result of this thread's last ``add`` if it added ``value`` to this key."""
+    last, _thread.last_add = _thread.last_add, None
+    return last[2] if last and last[:2] == (key, value) else None
+
+
+@cache
+def _redis(location: str) -> RedisCounters:
+    """The process's one client of a Redis; Django makes a cache object for every thread."""
+    return RedisCounters(location)
+
+
+_process = ProcessCounters()
+_thread = _Thread()

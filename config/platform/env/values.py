@@ -1,0 +1,256 @@
+"""Settings that are no addresses: numbers, words, keys and lists."""
+
+import datetime as dt
+import math
+import re
+from base64 import b64decode
+from collections.abc import Iterator
+from email.utils import parseaddr
+
+from cryptography.fernet import Fernet
+from django.core.mail.message import sanitize_address
+from environs import ValidationError, validate
+
+from config.platform.edge.ratelimits.table import DEFAULTS
+from config.platform.env.hosts import is_loopback
+from config.platform.env.reading import parser
+from config.platform.env.secret_files import NOT_EMPTY
+
+RATE = re.compile(r"[1-9]\d*/([1-9]\d*)?[smhd]", re.ASCII)
+# A host may be one word, as in an office.
+EMAIL = re.compile(r"[^\s@,;<>]+@[^\s@,;<>]+")
+TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
+# None of a key, a customer or a subscription, which are pasted in its place.
+STRIPE_ID = re.compile(r"(?!(?:[spr]k|whsec|cus|sub|si|acct)_)[\w-]{1,255}", re.ASCII)
+MINISIGN_KEY_BYTES = 2 + 8 + 32
+# A century at most.
+MOST_DAYS = 36_500
+# A year: more than anything here waits, and less than what no clock of the system can count.
+MOST_SECONDS = 31_536_000.0
+# As long as Django's own keys, and as 24 random bytes in base64.
+KEY_LENGTH, SECRET_LENGTH = 50, 32
+LONG_KEY = validate.Length(min=KEY_LENGTH, error=f"Must have at least {KEY_LENGTH} characters.")
+LABEL_LENGTH = 40
+API_KEY = validate.Regexp(
+    r"(?i:(?!bearer\s))[ -~]+\Z",
+    error="Must be the key alone, in printable ASCII, without the word Bearer before it.",
+)
+STRIPE_KEY = validate.Regexp(
+    r"(?!pk_)[!-~]*\Z",
+    error="Must be a secret or restricted key (sk_… or rk_…); a publishable one reads nothing.",
+)
+CDN_PURGE_FORM = validate.Regexp(
+    r"(|purge|cloudfront:[A-Za-z0-9]+)\Z", error="Must be cloudfront:<distribution> or purge."
+)
+
+
+def one_of(*values: str) -> validate.Validator:
+    """One of these values, or empty."""
+    return validate.OneOf(("", *values), error=f"Must be {' or '.join(values)}.")
+
+
+MEMBERS = validate.Regexp(
+    r"(\s*[A-Za-z_][\w.-]{0,99}\s*(,|\Z))*\Z",
+    flags=re.ASCII,
+    error="Must be names of members, separated by commas.",
+)
+LIMIT_NAME = one_of("max_tokens", "max_completion_tokens")
+DIALECT = validate.OneOf(("openai", "anthropic"), error="Must be openai or anthropic.")
+
+
+@parser
+def whole(value: str | int | None, *, least: int, most: int) -> int | None:
+    """A whole number. An absent one is the default, whatever that is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        number = int(value)
+    except ValueError:
+        number = least - 1
+    if not least <= number <= most:
+        raise ValidationError(f"Must be a whole number from {least} to {most}.")
+    return number
+
+
+@parser
+def number(
+    value: str | float | None,
+    *,
+    least: float = 0.0,
+    most: float = MOST_SECONDS,
+    above: bool = False,
+) -> float | None:
+    """A finite number from ``least`` to ``most``, or with ``above`` more than ``least``. Without one, the default."""
+    if not isinstance(value, str):
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    # Nothing compares with what is no number.
+    if not (least <= number <= most) or (above and number == least):
+        said = "above" if above else "from"
+        raise ValidationError(f"Must be a number {said} {least:g} to {most:.10g}, as in 60 or 2.5.")
+    return number
+
+
+@parser
+def words(value: str) -> list[str]:
+    return [part for each in value.split(",") if (part := each.strip())]
+
+
+def pairs(value: str) -> Iterator[tuple[str, str]]:
+    """Yields the names and values of ``name=value,…``."""
+    for each in words(value):
+        name, _, given = each.partition("=")
+        yield name.strip(), given.strip()
+
+
+def sender(value: str) -> None:
+    """Checks a sender of mail: an email address, with a name before it or without."""
+    _mailbox(value, "Must be an email address, or a name and the address in <>.")
+
+
+@parser
+def emails(value: str) -> list[str]:
+    """``ops@example.com,…``: one email address or several."""
+    emails: list[str] = words(value)
+    NOT_EMPTY(emails)
+    for each in emails:
+        _mailbox(each, "Must be email addresses, separated by commas.")
+    return emails
+
+
+def _mailbox(value: str, otherwise: str) -> None:
+    """Checks an address by Django's own check before sending, and that it has a host."""
+    try:
+        sanitize_address(value, "utf-8")
+    except ValueError:
+        raise ValidationError(otherwise) from None
+    if not EMAIL.fullmatch(parseaddr(value)[1]):
+        raise ValidationError(otherwise)
+
+
+@parser
+def second_factor(value: str, *, address: str) -> bool:
+    """Parses ``required``, or ``off``, which is for a service that only its own machine reaches."""
+    if value not in {"required", "off"}:
+        raise ValidationError("Must be required or off.")
+    if value == "off" and not is_loopback(address):
+        raise ValidationError("off is accepted only where BASE_URL is a loopback address.")
+    return value == "required"
+
+
+@parser
+def rates(value: str) -> dict[str, str]:
+    """Parses ``auth.ip=60/m,…``: limits by name, each a count per period of s, m, h or d."""
+    rates = dict(pairs(value))
+    if not all(RATE.fullmatch(rate) for rate in rates.values()):
+        raise ValidationError("Each limit is name=count/period, as in auth.ip=60/m.")
+    if rates.keys() - DEFAULTS.keys():
+        raise ValidationError(f"There are no other limits than {', '.join(sorted(DEFAULTS))}.")
+    return rates
+
+
+@parser
+def claims(value: str) -> dict[str, str]:
+    """Parses ``repository=owner/project,…``: the required value of each claim of an identity token."""
+    given = list(pairs(value))
+    if len(dict(given)) < len(given) or not all(name and wanted for name, wanted in given):
+        raise ValidationError("Each claim is name=value, once, as in ref=refs/heads/main.")
+    return dict(given)
+
+
+@parser
+def time_of_day(value: str) -> dt.time | None:
+    """``HH:MM``; empty is None."""
+    if not value:
+        return None
+    if not TIME_OF_DAY.fullmatch(value):
+        raise ValidationError("Must be a time of day (UTC) as in 02:30, or empty.")
+    return dt.time.fromisoformat(value)
+
+
+@parser
+def days_or_none(value: str) -> int | None:
+    """A number of days, or ``none``."""
+    if value.lower() == "none":
+        return None
+    try:
+        return whole(value, least=1, most=MOST_DAYS)
+    except ValidationError:
+        raise ValidationError(f"Must be a number of days from 1 to {MOST_DAYS}, or none.") from None
+
+
+@parser
+def minisign_key(value: str) -> bytes | None:
+    """The 42 bytes of a minisign public key: its line, its two-line file, or that file in base64; empty is None."""
+    if not value:
+        return None
+    lines = value.splitlines()
+    if len(lines) == 1:
+        lines = _unwrapped(value)
+    try:
+        raw = b64decode(lines[-1], validate=True)
+    except ValueError:
+        raw = b""
+    if len(raw) != MINISIGN_KEY_BYTES or not raw.startswith(b"Ed"):
+        raise ValidationError("Not a minisign public key: give the .pub file or the key line.")
+    return raw
+
+
+def _unwrapped(value: str) -> list[str]:
+    """Returns the lines of a file in base64, as Tauri writes a key; any other value stays as it is."""
+    try:
+        text = b64decode(value, validate=True).decode()
+    except ValueError:
+        return [value]
+    return text.splitlines() if text.startswith("untrusted comment:") else [value]
+
+
+def fernet_keys(value: str) -> None:
+    """Checks at the start, not at the first sign-in, that there is a key and that each can encrypt."""
+    try:
+        usable = bool([Fernet(key) for key in words(value)])
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValidationError("Must be Fernet keys: 32 random bytes each, in base64url.")
+
+
+@parser
+def stripe_products(value: str) -> list[str]:
+    """Returns ids of Stripe's products and prices, which an owner may have chosen freely."""
+    ids = words(value)
+    if not all(STRIPE_ID.fullmatch(each) for each in ids):
+        raise ValidationError("Must be ids of products or prices, as in prod_Nf1…,price_1Mo….")
+    return ids
+
+
+def label(value: str) -> None:
+    """Checks that a text can be shown in one line."""
+    if len(value) > LABEL_LENGTH or not value.isprintable():
+        raise ValidationError(f"Must be at most {LABEL_LENGTH} printable characters.")
+
+
+def long_key(value: str) -> None:
+    """Checks that a key can sign."""
+    NOT_EMPTY(value)
+    LONG_KEY(value)
+
+
+def one_line_or_empty(value: str) -> None:
+    """Checks that a name has no line break or other sign that cannot be seen."""
+    if not value.isprintable():
+        raise ValidationError("Must be one line of printable characters.")
+
+
+def one_line(value: str) -> None:
+    NOT_EMPTY(value)
+    one_line_or_empty(value)
+
+
+def publish_secrets(value: str) -> None:
+    """Checks that no publish secret can be guessed."""
+    if any(len(each) < SECRET_LENGTH for each in words(value)):
+        raise ValidationError(f"Each secret must have at least {SECRET_LENGTH} characters.")

@@ -1,0 +1,239 @@
+"""HTTP connections to other services: verified, kept for reuse, and limited in time from name look-up on.
+
+Subclasses of the connections of ``requests`` and urllib3 record the progress of a request, which decides whether a
+retry is safe, and refuse answers whose heads leave the end of the body ambiguous.
+"""
+
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from http.client import HTTPException, HTTPMessage, HTTPResponse
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from requests import PreparedRequest, Request, Response
+from requests.adapters import DEFAULT_CA_BUNDLE_PATH, HTTPAdapter
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from config.platform.runtime.greenlets import within
+
+# Connections kept for reuse, per server. More may be open; beyond this they are not kept.
+KEPT_CONNECTIONS = 4096
+# A connection that was idle for longer is not used again: servers and address translators drop such, some silently,
+# and a request lost in that way cannot safely be repeated. Several common servers close theirs after 5 s.
+MAX_IDLE_SECONDS = 4.0
+# Seconds of silence after which the operating system probes the other end, and between probes. A one-shot answer may
+# take minutes without a byte.
+PROBE_SECONDS = 30
+
+_KEEP_ALIVE = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)] + [
+    (socket.IPPROTO_TCP, getattr(socket, name), PROBE_SECONDS)
+    for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL")
+    if hasattr(socket, name)
+]
+_LENGTH = re.compile(r"[0-9]{1,15}")
+
+
+class UnclearHead(HTTPException):
+    """The head of an answer breaks the rules of HTTP."""
+
+
+class Abandoned(HTTPException):
+    """The caller has left before the request was sent."""
+
+
+class Limits(NamedTuple):
+    """The limits of an exchange: seconds, times on the monotonic clock, and bytes.
+
+    `connect_timeout` covers name look-up, connection and TLS together, `address_timeout` one address of the name;
+    `first_byte_timeout` each silence from there to the first byte of the body, `read_timeout` each silence after it;
+    `deadline` everything; `max_bytes` the body of the answer. No new attempt begins after `retry_until`, and few are
+    made where the call `has_next`, another route. ``decodes``: the consumer decodes a compressed body.
+    """
+
+    connect_timeout: float
+    first_byte_timeout: float
+    read_timeout: float
+    deadline: float
+    max_bytes: int
+    retry_until: float = 0.0
+    has_next: bool = False
+    address_timeout: float | None = None
+    decodes: bool = False
+
+    def left(self) -> float:
+        return self.deadline - time.monotonic()
+
+
+class Attempt:
+    """The progress of one attempt at a request.
+
+    ``connected``: past name look-up, connection and TLS. ``sent``: the server may have received the whole request.
+    ``answered``: a byte of the answer has come; ``has_head``: its head has. ``is_first``: no attempt was made before.
+    ``is_cut``: nothing may be sent any more.
+    """
+
+    def __init__(self, limits: Limits, *, is_first: bool) -> None:
+        self.limits, self.is_first = limits, is_first
+        self.connected = self.send_failed = self.answered = self.has_head = self.is_cut = False
+        self.is_reused = True
+        self.sent_at = 0.0
+        self.connection: _Connection | None = None
+        self.sock: socket.socket | None = None
+        self.answer: HTTPResponse | None = None
+
+    @property
+    def sent(self) -> bool:
+        return self.connected and not self.send_failed
+
+    def begin_to_send(self) -> None:
+        # In this order, and whoever cuts reads ``sent`` last: a thread may come between.
+        self.connected = True
+        if self.is_cut:
+            raise Abandoned
+
+
+# Each sends a request by calling what it is given; composition registers one or none.
+around: list[Callable[[PreparedRequest, Callable[[], Response]], Response]] = []
+# The attempt that the calling thread or greenlet makes.
+_current = threading.local()
+
+
+class _Answer(HTTPResponse):
+    def begin(self) -> None:
+        """Reads the head; the superclass skips only one kind of interim answer."""
+        _current.attempt.answer = self
+        _current.attempt.answered = bool(self.fp.peek(1))
+        super().begin()
+        while 100 < self.status < 200 and self.status != 101:
+            self.headers = self.msg = None  # type: ignore[assignment]
+            super().begin()
+        _check(self.headers)
+
+
+class _Connection(HTTPConnection):
+    response_class = _Answer
+    idle_since = 0.0
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the pool may use this connection again; only a first attempt does."""
+        is_fresh = time.monotonic() - self.idle_since < MAX_IDLE_SECONDS
+        attempt: Attempt = _current.attempt
+        return attempt.is_first and is_fresh and super().is_connected
+
+    def connect(self) -> None:
+        """Connects within the connect timeout, over name look-up, all addresses and TLS together."""
+        attempt: Attempt = _current.attempt
+        limits = attempt.limits
+        attempt.is_reused = False
+        sending, self.timeout = self.timeout, limits.address_timeout or limits.connect_timeout
+        within(limits.connect_timeout, super().connect)
+        self.timeout = sending
+        self.sock.settimeout(sending)
+        attempt.begin_to_send()
+
+    def request(self, *args: Any, **kwargs: Any) -> None:
+        attempt: Attempt = _current.attempt
+        attempt.connection, attempt.connected = self, False
+        attempt.sent_at = time.monotonic()
+        try:
+            if self.sock is not None:
+                attempt.begin_to_send()
+            super().request(*args, **kwargs)
+        except BaseException:
+            attempt.send_failed = True
+            raise
+        finally:
+            attempt.sock = self.sock
+
+
+class _TLSConnection(_Connection, HTTPSConnection):
+    pass
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TLSPool(HTTPSConnectionPool):
+    ConnectionCls = _TLSConnection
+
+
+class Client(HTTPAdapter):
+    """The connections to other services, for one process or one exchange.
+
+    It follows no redirect, keeps no cookies and knows no proxies, .netrc or other environment, as a session would.
+    ``ca_bundle`` is a file or folder of PEM certificates to trust instead of the public authorities.
+    """
+
+    def __init__(self, *, ca_bundle: str | None = None) -> None:
+        trusted = ca_bundle or DEFAULT_CA_BUNDLE_PATH
+        file, folder = (None, trusted) if Path(trusted).is_dir() else (trusted, None)
+        self._context = ssl.create_default_context(cafile=file, capath=folder)
+        # By URL, of which a provider has one or two: urllib3's look-up takes 40 µs.
+        self._pools: dict[str | None, Any] = {}
+        super().__init__(pool_maxsize=KEPT_CONNECTIONS, max_retries=0)
+
+    def ask(self, request: PreparedRequest, attempt: Attempt) -> Response:
+        """Sends a request and returns its answer, the body unread."""
+        _current.attempt = attempt
+        send = partial(self.send, request, stream=True, timeout=attempt.limits.first_byte_timeout)
+        return around[0](request, send) if around else send()
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        options = [*HTTPConnection.default_socket_options, *_KEEP_ALIVE]
+        super().init_poolmanager(*args, ssl_context=self._context, socket_options=options, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TLSPool}
+
+    def get_connection_with_tls_context(
+        self, request: PreparedRequest, *args: Any, **kwargs: Any
+    ) -> Any:
+        if request.url not in self._pools:
+            pool = super().get_connection_with_tls_context(request, *args, **kwargs)
+            self._pools[request.url] = pool
+        return self._pools[request.url]
+
+    def build_response(self, req: PreparedRequest, resp: Any) -> Response:
+        """The response without cookies and encoding, which take 50 µs and are not used."""
+        response = Response()
+        response.status_code, response.raw = resp.status, resp
+        response.headers = resp.headers
+        return response
+
+    def cert_verify(self, *args: Any) -> None:
+        """The shared context verifies; the superclass would load all authorities for each connection."""
+
+
+def prepared(method: str, url: str, headers: Mapping[str, str], body: bytes) -> PreparedRequest:
+    """A request that accepts no encoding of the answer."""
+    request = _without_body(method, url, tuple(headers.items())).copy()
+    request.prepare_body(body, None)
+    return request
+
+
+# All calls to a provider share one or two URLs and sets of headers, and preparing them takes 40 µs.
+@lru_cache(maxsize=64)
+def _without_body(method: str, url: str, headers: tuple[tuple[str, str], ...]) -> PreparedRequest:
+    kept = {name: value for name, value in headers if name.lower() != "accept-encoding"}
+    return Request(method, url, {**kept, "Accept-Encoding": "identity"}).prepare()
+
+
+def _check(headers: HTTPMessage) -> None:
+    """Raises ``UnclearHead`` for an ambiguous head: a bad line, coding or length."""
+    codings = _values(headers, "Transfer-Encoding") - {"", "identity"}
+    lengths = _values(headers, "Content-Length")
+    has_length = len(lengths) == 1 and all(map(_LENGTH.fullmatch, lengths))
+    is_clear = codings == {"chunked"} or (not codings and (has_length or not lengths))
+    if headers.defects or not is_clear:
+        raise UnclearHead
+
+
+def _values(headers: HTTPMessage, name: str) -> set[str]:
+    lines = headers.get_all(name, [])
+    return {each.strip().lower() for line in lines for each in line.split(",")}

@@ -1,0 +1,129 @@
+"""Answers that come compressed although nobody asked for it, as some servers and proxies send them.
+
+What is read in one way only is read: gzip and deflate, and a plain body whatever its head says. Brotli and others stay
+unread. A decoded body counts towards the limit of its exchange, and is decoded in pieces that are no longer than what a
+connection brings, between which other work goes on.
+"""
+
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+
+from config.platform.http.errors import ExchangeError, TooLarge, Undecodable
+from config.platform.http.exchange import Exchange
+
+# The bytes that are decoded in one go, which holds the loop for less than a millisecond.
+PIECE = 64 * 1024
+_GZIP = frozenset({"gzip", "x-gzip"})
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_DEFLATE = frozenset({"deflate"})
+# How JSON, a page and the fields of an event begin, and blanks and the mark before them. No coding begins so: gzip has
+# its own mark, zlib other letters, and what deflates alone would begin with a byte beyond ASCII.
+_PLAIN = frozenset(b"{[<\"' \t\r\n\xef:deir")
+
+
+class _Inflated:
+    """The bytes of gzip, zlib or plain deflate; raises ``zlib.error`` for anything else."""
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._stream = zlib.decompressobj(window)
+        self._data = b""
+        self.is_pending = False
+
+    def feed(self, data: bytes) -> None:
+        self._data += data
+
+    def take(self) -> bytes:
+        if self._stream.eof:
+            # Another member may follow. What else does is padding.
+            if self._window < _GZIP_WINDOW or not self._data.startswith(b"\x1f"):
+                self._data, self.is_pending = b"", False
+                return b""
+            self._stream = zlib.decompressobj(self._window)
+        piece = self._stream.decompress(self._data, PIECE)
+        has_ended = self._stream.eof
+        self._data = self._stream.unused_data if has_ended else self._stream.unconsumed_tail
+        # There may be more: of the input, or of what it becomes.
+        self.is_pending = bool(self._data) or len(piece) == PIECE
+        return piece
+
+
+def _decoder(codings: list[str], first: int) -> _Inflated | None:
+    """The decoder of a body with these codings that begins with this byte; None where it cannot be decoded."""
+    if len(codings) > 1:
+        return None
+    if codings[0] in _GZIP:
+        return _Inflated(_GZIP_WINDOW)
+    if codings[0] in _DEFLATE:
+        # Some servers leave the head out that the coding has.
+        return _Inflated(zlib.MAX_WBITS if first & 15 == zlib.DEFLATED else -zlib.MAX_WBITS)
+    return None
+
+
+def _codings(headers: Mapping[str, str]) -> list[str]:
+    named = headers.get("Content-Encoding", "").lower().split(",")
+    return [each for each in map(str.strip, named) if each not in ("", "identity", "none")]
+
+
+class DecodedExchange(Exchange):
+    """An exchange whose answer may be compressed; its limits have to say that it ``decodes``."""
+
+    _decoder: _Inflated | None = None
+    # Whether its body has shown itself to be plain, as nearly all are.
+    _is_plain = False
+    _size = 0
+    _undecoded: ExchangeError | None = None
+
+    def chunk(self, timeout: float) -> bytes | None:
+        if self._is_plain:
+            return super().chunk(timeout)
+        until = time.monotonic() + timeout
+        while True:
+            if self._undecoded is not None:
+                raise self._undecoded.copy()
+            if self._decoder is not None and self._decoder.is_pending:
+                # Whoever waits for the loop goes first.
+                time.sleep(0)
+            else:
+                data = super().chunk(max(0.0, until - time.monotonic()))
+                if data is None:
+                    return None
+                if not data:
+                    # One that breaks off shows it by what it says.
+                    return b""
+                self._decoder = self._decoder or self._begun(data[0])
+                if self._decoder is None:
+                    return data
+                self._decoder.feed(data)
+            if piece := self._decoded():
+                return piece
+
+    def __iter__(self) -> Iterator[bytes]:
+        while (piece := self.chunk(self._limits.left())) != b"":
+            yield piece or b""
+
+    def _begun(self, first: int) -> _Inflated | None:
+        """The decoder of a body that begins with this byte, None for a plain one. Raises ``Undecodable``."""
+        head = self.head(0)
+        codings = _codings(head.headers) if head is not None else []
+        self._is_plain = not codings or first in _PLAIN
+        decoder = None if self._is_plain else _decoder(codings, first)
+        if decoder is None and not self._is_plain:
+            self._fail(Undecodable("the answer has a coding that nobody asked for", sent=True))
+        return decoder
+
+    def _decoded(self) -> bytes:
+        assert self._decoder is not None
+        try:
+            piece = self._decoder.take()
+        except zlib.error:
+            self._fail(Undecodable("the answer is not compressed as it says", sent=True))
+        self._size += len(piece)
+        if self._size > self._limits.max_bytes:
+            self._fail(TooLarge(f"the answer is over {self._limits.max_bytes} bytes", sent=True))
+        return piece
+
+    def _fail(self, failure: ExchangeError) -> None:
+        self._undecoded = failure
+        raise failure.copy()

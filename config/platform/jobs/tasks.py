@@ -1,0 +1,30 @@
+"""Tasks of the job queue itself. The worker finds the tasks of ``config`` through this module."""
+
+from procrastinate import JobContext
+from procrastinate.manager import JobManager
+
+from config.platform.jobs import mail, queue
+
+__all__ = ["mail"]
+
+
+@queue.periodic(
+    "* * * * *", name="queue.rescue", queue="queue", priority=queue.URGENT, pass_context=True
+)
+async def rescue(context: JobContext, timestamp: int) -> None:
+    """Every minute: queues the jobs of dead workers again."""
+    # The worker's own manager would try a failure again for seconds.
+    await queue.rescue_jobs(JobManager(context.app.connector))
+
+
+@queue.periodic("* * * * *", name="queue.tidy", queue="queue")
+def tidy(timestamp: int) -> None:
+    """Every minute: deletes jobs that operators need not see."""
+    queue.forgive_superseded()
+    queue.forget_resets()
+
+
+@queue.periodic("17 3 * * *", name="queue.forget", queue="queue", pass_context=True)
+async def forget(context: JobContext, timestamp: int) -> None:
+    """Every night: deletes old jobs."""
+    await queue.forget_old(context.app.job_manager)

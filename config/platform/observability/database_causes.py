@@ -1,0 +1,60 @@
+"""The cause for which no connection to the database is made, as one word of the log.
+
+The driver's text names the address, the role and, of some servers, more; the log format leaves all of it out.
+"""
+
+import logging
+
+from config.platform.observability.redaction import class_name
+
+# What a text of the driver or the server has in it; the first that is found says the cause.
+_CAUSES = {
+    "password authentication failed": "password_refused",
+    "no password supplied": "password_missing",
+    "pg_hba.conf": "host_refused",
+    "not permitted to log in": "role_may_not_log_in",
+    "too many clients": "no_connection_free",
+    "too many connections": "no_connection_free",
+    "connection slots": "no_connection_free",
+    "the database system is": "server_starts_or_stops",
+    "not currently accepting connections": "database_closed",
+    "configuration parameter": "option_refused",
+    "command-line": "option_refused",
+    "startup parameter": "option_refused",
+    "invalid value for parameter": "option_refused",
+    "permission denied to set parameter": "option_refused",
+    "permission denied for database": "role_may_not_connect",
+    "certificate": "certificate_refused",
+    "SSL": "tls_refused",
+    "Connection refused": "nothing_listens",
+    "No such file or directory": "no_socket",
+    "translate host name": "name_unknown",
+    "resolve host": "name_unknown",
+    "Name or service not known": "name_unknown",
+    "timeout": "timed_out",
+    "timed out": "timed_out",
+    "No route to host": "unreachable",
+    "unreachable": "unreachable",
+    "closed the connection unexpectedly": "closed",
+}
+_MISSING = {'role "': "role_unknown", 'database "': "database_unknown"}
+
+
+class Cause(logging.Filter):
+    """Gives a record that has an error among its values the member ``reason``."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        for each in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(each, BaseException):
+                record.reason = cause_of(each)
+        return True
+
+
+def cause_of(error: BaseException) -> str:
+    """One word for the cause; the error's class where the text says nothing that is known."""
+    text = str(error)
+    if "does not exist" in text:
+        for part, cause in _MISSING.items():
+            if part in text.rpartition("FATAL:")[2]:
+                return cause
+    return next((cause for part, cause in _CAUSES.items() if part in text), class_name(error))

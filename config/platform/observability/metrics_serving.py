@@ -1,0 +1,78 @@
+"""Where web processes keep their numbers, and the program that serves these, as gunicorn's master sees to both.
+
+The files lie in memory. Their room is taken before a process writes into them: a page that a full disk cannot give
+ends the process that touches it.
+"""
+
+import logging
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+from threading import Event, Thread
+
+log = logging.getLogger(__name__)
+
+# What config/platform/observability/metrics.py needs at most, by 64 KiB.
+SMALL = 64 * 1024
+SIZES = {"histogram": 32, "counter": 8, "gauge_livesum": 1, "gauge_livemin": 1}
+# The number of no process: its files have what ended ones have counted.
+ENDED = 0
+VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+LOOK_SECONDS = 2.0
+_MEMORY = Path("/dev/shm")  # nosec B108 # noqa: S108 - a folder of its own, which others may not read
+_ROOT = Path(__file__).parents[3]
+
+
+def lives(number: str | int) -> bool:
+    return Path(f"/proc/{number}").exists()
+
+
+def begin(port: int) -> None:
+    """Makes the folder before the library is loaded, and removes those that killed services have left."""
+    memory = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
+    prefix = f"shell-metrics-{port}-"
+    for left in memory.glob(f"{prefix}*"):
+        numbers = {file.stem.rpartition("_")[2] for file in left.glob("*.db")} - {str(ENDED)}
+        if left.stat().st_uid == os.getuid() and not any(map(lives, numbers)):
+            shutil.rmtree(left, ignore_errors=True)
+    os.environ[VARIABLE] = folder = tempfile.mkdtemp(prefix=prefix, dir=memory)
+    # The master only forks.
+    reserve(Path(folder), os.getpid(), most=1)
+
+
+def reserve(folder: Path, number: int, *, most: int = 32) -> None:
+    """Takes the room of a process's files; ``OSError`` where there is not enough."""
+    for kind, size in SIZES.items():
+        with (folder / f"{kind}_{number}.db").open("ab") as file:
+            os.posix_fallocate(file.fileno(), 0, min(size, most) * SMALL)
+
+
+def serve(host: str, port: int) -> None:
+    """Listens, or fails the start, and has a program answer there for as long as any process of this service lives."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # A new master begins beside the old one.
+    listener = socket.create_server((host, port), family=family, reuse_port=True)
+    life, _held = os.pipe()
+    for each in (listener.fileno(), life):
+        os.set_inheritable(each, True)
+    Thread(target=_keep, args=(os.getpid(), listener, life), daemon=True).start()
+    log.info("metrics_served", extra={"port": port})
+
+
+def _keep(master: int, listener: socket.socket, life: int) -> None:
+    """Starts the program, and again where it was killed."""
+    program = "config.platform.observability.metrics_port"
+    command = [sys.executable, "-m", program, str(listener.fileno()), str(life)]
+    environ = {"PYTHONPATH": str(_ROOT), VARIABLE: os.environ[VARIABLE]}
+    child = None
+    while True:
+        if os.getpid() != master:
+            # A forked process has this thread too, and none of its work. It knows no thread that could end.
+            Event().wait()
+        if child is None or not lives(child):
+            child = os.posix_spawn(sys.executable, command, environ)
+        time.sleep(LOOK_SECONDS)

@@ -1,0 +1,129 @@
+"""Traces of requests and jobs, and of what they ask of others, sent to a collector by OTLP over HTTP.
+
+Loaded only where a collector is set. OpenTelemetry sees WSGI, psycopg, redis and sessions of ``requests``; the own
+client works beneath those and has a span from here. Spans leave by an allow-list, without any words of a caller.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from threading import Thread
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.http import HttpRequest
+from opentelemetry import propagate, trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.instrumentation.psycopg import PsycopgInstrumentor
+from opentelemetry.instrumentation.redis import RedisInstrumentor
+from opentelemetry.instrumentation.requests import RequestsInstrumentor
+from opentelemetry.instrumentation.wsgi import OpenTelemetryMiddleware
+from opentelemetry.propagators.textmap import default_getter
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
+from opentelemetry.trace import SpanKind, Status
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from requests import PreparedRequest, Response
+
+from config.platform.edge import request_log
+from config.platform.http import client
+from config.platform.runtime import request_id, serving
+
+# The event loop stands still while a batch is encoded.
+BATCH = 64
+# How long an exiting process waits for a collector.
+LAST_SECONDS = 2.0
+_HTTP = ("http.request.method", "http.response.status_code", "error.type")
+# What leaves, by the kind of span. The server's name in a request is its caller's to choose.
+ALLOWED = {
+    SpanKind.SERVER: (*_HTTP, "http.route", "shell.request_id"),
+    SpanKind.CLIENT: (*_HTTP, "server.address", "db.system.name", "db.query.text"),
+}
+
+log = logging.getLogger(__name__)
+_tracer = trace.get_tracer("shell-backend")
+
+
+def register() -> None:
+    """Has this process, and those forked from it, make spans; ``start`` has them sent."""
+    os.environ.setdefault("OTEL_SERVICE_NAME", "shell-backend")
+    os.environ["OTEL_SEMCONV_STABILITY_OPT_IN"] = "http,database"
+    propagate.set_global_textmap(_Traceparent())
+    for each in (PsycopgInstrumentor, RedisInstrumentor, RequestsInstrumentor):
+        each().instrument()
+    serving.around_requests.append(OpenTelemetryMiddleware)
+    serving.around_jobs.append(run_job)
+    client.around.append(send)
+    request_log.begun.append(name_request)
+    serving.started.append(start)
+    serving.worker_started.append(start)
+
+
+def start() -> None:
+    """After the fork, which would leave the sending thread behind."""
+    provider = TracerProvider(shutdown_on_exit=False)
+    exporter = _Exporter(f"{settings.OTLP_ENDPOINT.rstrip('/')}/v1/traces")
+    provider.add_span_processor(BatchSpanProcessor(exporter, max_export_batch_size=BATCH))
+    trace.set_tracer_provider(provider)
+    serving.exits.append(partial(stop, provider))
+
+
+def stop(provider: TracerProvider) -> None:
+    last = Thread(target=provider.shutdown, daemon=True)
+    last.start()
+    last.join(LAST_SECONDS)
+
+
+def name_request(request: HttpRequest) -> None:
+    span = trace.get_current_span()
+    span.set_attribute("http.route", request_log.route_of(request))
+    span.set_attribute("shell.request_id", request_id.id_of(request))
+
+
+def run_job(do: Callable[[], Any], context: Any, worker: object) -> Any:
+    with _tracer.start_as_current_span(context.job.task_name, kind=SpanKind.CONSUMER):
+        return do()
+
+
+def send(request: PreparedRequest, sent: Callable[[], Response]) -> Response:
+    with _tracer.start_as_current_span(str(request.method), kind=SpanKind.CLIENT) as span:
+        span.set_attribute("server.address", str(urlsplit(request.url).hostname))
+        propagate.inject(request.headers)
+        response = sent()
+        span.set_attribute("http.response.status_code", response.status_code)
+        return response
+
+
+class _Traceparent(TraceContextTextMapPropagator):
+    """Neither ``baggage`` nor ``tracestate``: what callers put there is no provider's to read."""
+
+    def extract(self, carrier: Any, context: Any = None, getter: Any = default_getter) -> Any:
+        return super().extract({"traceparent": getter.get(carrier, "traceparent") or ()}, context)
+
+
+class _Exporter(OTLPSpanExporter):
+    _loses = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        # A look at the database or cache that neither a request nor a job has asked for is no trace.
+        told = [_allowed(each) for each in spans if each.parent or each.kind != SpanKind.CLIENT]
+        result = super().export(told) if told else SpanExportResult.SUCCESS
+        if self._loses != (result is not SpanExportResult.SUCCESS):
+            self._loses = not self._loses
+            log.warning("traces_lost" if self._loses else "traces_sent_again")
+        return result
+
+
+def _allowed(span: ReadableSpan) -> ReadableSpan:
+    """Without its events and the text of its status, which repeat what errors say."""
+    given = span.attributes or {}
+    kept = {name: given[name] for name in ALLOWED.get(span.kind, ()) if name in given}
+    # The library's name of a request ends in its path.
+    name = f"{span.name.partition(' ')[0]} {kept.get('http.route', '')}".rstrip()
+    return ReadableSpan(
+        name, span.context, span.parent, span.resource, kept, kind=span.kind,
+        status=Status(span.status.status_code), start_time=span.start_time,
+        end_time=span.end_time, instrumentation_scope=span.instrumentation_scope,
+    )  # fmt: skip
