@@ -5,7 +5,7 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 
 from accounts.admin.second_factor.urls import passkey_urls
-from accounts.keys.jwks import KeysView
+from accounts.keys.views import KeysView
 from config.platform.api.docs import DocsView, SchemaView
 from config.platform.problems import rendering as handlers
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from accounts.admin import exports
+from config.platform import exports
 from config.platform.problems.problem import instant
 from telemetry.models import Event
 

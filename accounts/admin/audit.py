@@ -15,13 +15,14 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse, reverse_lazy
 from django.utils.html import format_html
 
-from accounts.admin.exports import ExportedList, lines, pages
+from accounts.admin.exports import ExportedList
 from accounts.audit import record
 from accounts.models import AuditEvent, Session
 from accounts.models.audit import AUDIT_WORDS
 from config.console.base import MOST_SEARCHED, uuid_in
 from config.console.lists.columns import ChoiceFilter, moment
 from config.console.template_tags import changes
+from config.platform.exports import lines, pages
 
 # The newest events whose subjects and actions the filters offer.
 RECENT = 2000

@@ -1,21 +1,14 @@
-"""Lists that operators download as a file, with the filters they have chosen.
+"""Lists that operators download as a file, with the filters they have chosen."""
 
-Read page by page by index, so that no connection waits for a browser.
-"""
-
-import csv
-import re
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from io import StringIO
 from itertools import chain
-from json import dumps
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, cast
 
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.core.exceptions import BadRequest, PermissionDenied
-from django.db.models import Model, Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.urls import URLPattern, path
 from django.utils import timezone
@@ -24,18 +17,13 @@ from accounts.audit import Actor
 from accounts.models import User
 from accounts.people.operators import actor_of
 from config.console.base import ConsoleAdmin
-from config.platform.db.connections import release_connection
 from config.platform.db.replica import look
 
-Row = TypeVar("Row", bound=Model)
 # Content type by the ending of the file's name.
 FORMATS: Mapping[str, str] = {
     "csv": "text/csv; charset=utf-8",
     "ndjson": "application/x-ndjson",
 }
-# The place before a formula, in a cell or in what some spreadsheets split it into.
-FORMULA = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[=+\-@＝＋－＠\t\r\n])")
-PAGE = 1_000
 # Of an address, in the audit log.
 MOST_NOTED = 100
 
@@ -119,55 +107,3 @@ def file_response(
     response["Content-Disposition"] = f'attachment; filename="{filename}"'
     response["Cache-Control"] = "no-store"
     return response
-
-
-def pages(rows: QuerySet[Row], *, time: str, page: int = PAGE) -> Iterator[list[Row]]:
-    """Yields rows in pages, the newest first by the column ``time``; perhaps not what comes or goes meanwhile."""
-    ordered = rows.order_by(f"-{time}", "-id")
-    after: Row | None = None
-    while found := list(_older(ordered, after, time)[:page]):
-        after = found[-1]
-        release_connection(rows.db)
-        yield found
-
-
-def _older(rows: QuerySet[Row], after: Row | None, time: str) -> QuerySet[Row]:
-    if after is None:
-        return rows
-    at = getattr(after, time)
-    # The first condition is redundant, but lets PostgreSQL use the index.
-    return rows.filter(**{f"{time}__lte": at}).filter(Q(**{f"{time}__lt": at}) | Q(id__lt=after.pk))
-
-
-def lines(
-    columns: Sequence[str], found: Iterable[Iterable[Mapping[str, Any]]], *, ending: str
-) -> Iterator[bytes]:
-    """The bytes of a file of pages of rows: ``csv`` with a header, in which JSON is a text, or ``ndjson``."""
-    if ending == "csv":
-        yield csv_lines([columns])
-    for rows in found:
-        if ending == "csv":
-            yield csv_lines([_cell(row[name]) for name in columns] for row in rows)
-        else:
-            yield ndjson_lines(rows)
-
-
-def _cell(value: Any) -> Any:
-    return dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
-
-
-def ndjson_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    return "".join(
-        f"{dumps(row, ensure_ascii=False, separators=(',', ':'))}\n" for row in rows
-    ).encode()
-
-
-def csv_lines(rows: Iterable[Iterable[Any]]) -> bytes:
-    """Rows of a file in which no text can start a formula: an operator names models, a caller its requests."""
-    text = StringIO()
-    csv.writer(text).writerows(map(_defused, row) for row in rows)
-    return text.getvalue().encode()
-
-
-def _defused(cell: Any) -> Any:
-    return FORMULA.sub("'", cell) if isinstance(cell, str) else cell

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from accounts.admin import exports
+from config.platform import exports
 from config.platform.db.connections import release_connection
 from config.platform.money import decimal
 from config.platform.problems.problem import instant

@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
-from accounts.admin.exports import FORMATS, file_response, lines, noted, pages
+from accounts.admin.exports import FORMATS, file_response, noted
 from accounts.audit import record
 from accounts.models import Client
 from accounts.people.operators import actor_of
@@ -20,6 +20,7 @@ from config.composition.money_pages.ranking import numbered
 from config.console.base import uuid_in
 from config.console.tables import Chip, Column, Link, Row, Table
 from config.console.template_tags import dollars
+from config.platform.exports import lines, pages
 from config.platform.money import decimal
 from usage.models import DailyUsage, UsageRecord
 from usage.models.totals import DAILY_SUMS

@@ -39,7 +39,7 @@ class Hours:
                 return clock.now
 
         monkeypatch.setattr("accounts.sessions.access_tokens.datetime", Clock)
-        monkeypatch.setattr("accounts.keys.jwks.timezone.now", lambda: clock.now)
+        monkeypatch.setattr("accounts.keys.views.timezone.now", lambda: clock.now)
 
     def pass_by(self, **time: float) -> None:
         self.now += timedelta(**time)

@@ -7,10 +7,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from accounts.admin.exports import csv_lines
 from accounts.management.terminal import month_argument, refusals_as_errors
 from accounts.models import Client
 from accounts.people.clients import find_client
+from config.platform.exports import csv_lines
 from config.platform.money import decimal
 from usage.spending.statements import NAMES, Line, Statement, parts, values
 
