@@ -14,13 +14,13 @@ from accounts.audit import Actor
 from accounts.models import Client, User
 from accounts.people.erasure import erase_user
 from tests.races import race
+from tests.usage.of_before import leave_attempt
 from tests.usage.test_budgets import DECEMBER, NOON, NOVEMBER, PRICES, ask, end
 from usage.costs import UNKNOWN, Abandoned, Prices, Spent, as_json
 from usage.models import (
     CountedMonth,
     DailyUsage,
     DayTotal,
-    LeftAttempt,
     MonthlyUsage,
     MonthTotal,
     UsageRecord,
@@ -50,8 +50,6 @@ def ledger() -> dict[tuple[Any, ...], tuple[int, ...]]:
         add(record, record.provider, 1, failed, left, *tokens, record.cost or 0, unknown)
         for attempt in record.abandoned or ():
             add(record, attempt["provider"], 0, 0, 0, 0, 0, 0, attempt["cost"] or 0, 0)
-        for before in LeftAttempt.objects.filter(record=record):
-            add(record, before.provider, 0, 0, 0, 0, 0, 0, before.cost or 0, 0)
     return {key: tuple(numbers) for key, numbers in sums.items()}
 
 
@@ -109,16 +107,8 @@ def people(user: User, organisation: Client) -> list[User]:
 class TestDailyUsage:
     def test_is_the_sum_of_the_ledger(self, people: list[User], organisation: Client) -> None:
         use(people, calls=60)
-        first = UsageRecord.objects.first()
-        LeftAttempt.objects.create(
-            record=first,
-            provider="third",
-            input_tokens=1,
-            output_tokens=1,
-            cost=50,
-            asked_at=NOON,
-            left_at=NOON,
-        )
+        first = UsageRecord.objects.earliest("opened_at")
+        leave_attempt(first.pk, "third", cost=50, asked_at=NOON, left_at=NOON)
         ask(people[0])
         assert count_days(now=NOON) == 4
         assert counted() == ledger()

@@ -9,11 +9,12 @@ import pytest
 
 from accounts.models import AuditEvent, User
 from tests.conftest import Browser
+from tests.usage.of_before import leave_attempt
 from tests.usage.test_budgets import NOON, PRICES, ask, end
 from usage.admin.export import COLUMNS, lines
 from usage.caps import SoFar, checkpoint
 from usage.costs import UNKNOWN, Abandoned, AskedRoute, Prices, Spent
-from usage.models import LeftAttempt, UsageRecord
+from usage.models import UsageRecord
 
 LIST = "/admin/usage/usagerecord/"
 
@@ -146,15 +147,7 @@ def test_an_abandoned_attempt_is_a_line_of_its_own(
     running = calls[0]
     at = running.opened_at
     if is_of_before:
-        LeftAttempt.objects.create(
-            record=running,
-            provider="first",
-            input_tokens=10,
-            output_tokens=20,
-            cost=50,
-            asked_at=at,
-            left_at=at + timedelta(hours=1),
-        )
+        leave_attempt(running.pk, "first", cost=50, asked_at=at, left_at=at + timedelta(hours=1))
     else:
         prices = Prices(1_000_000, None, 2_000_000)
         spent = Spent(input=10, output=20)

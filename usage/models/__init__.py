@@ -1,6 +1,6 @@
 from usage.models.alerts import Alert, Budget
 from usage.models.overrides import Override, Stop
-from usage.models.records import LeftAttempt, RunningCall, UsageRecord, UsageRecordQuerySet
+from usage.models.records import RunningCall, UsageRecord, UsageRecordQuerySet
 from usage.models.refusals import Refusal
 from usage.models.totals import (
     CountedMonth,
@@ -18,7 +18,6 @@ __all__ = (
     "DailyUsage",
     "DayTotal",
     "KeyMonth",
-    "LeftAttempt",
     "MonthTotal",
     "MonthlyUsage",
     "Override",

@@ -7,7 +7,6 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Func, Q
 
-from config.platform.db.uuid7 import timed_uuid
 from usage.models.totals import none_negative
 
 # Parts of the statement: once it is prepared, PostgreSQL knows of values not that a partial index serves them.
@@ -266,39 +265,3 @@ class RunningCall(UsageRecord):
 
     def __str__(self) -> str:
         return f"{self.model} since {self.opened_at:%H:%M:%S}"
-
-
-class LeftAttempt(models.Model):
-    """An abandoned attempt as the release before writes it; this one writes ``UsageRecord.abandoned``.
-
-    Read for as long as processes of that release may run, and dropped by the next one.
-    """
-
-    id = models.UUIDField(primary_key=True, default=timed_uuid, editable=False)
-    # Without a constraint, whose creation would lock the ledger. Records are never deleted.
-    record = models.ForeignKey(
-        UsageRecord, on_delete=models.DO_NOTHING, related_name="left_attempts", db_constraint=False
-    )
-    provider = models.CharField(max_length=40)
-    input_tokens = models.BigIntegerField()
-    output_tokens = models.BigIntegerField(help_text="What may have been made unseen.")
-    cost = models.BigIntegerField(
-        null=True, help_text="In millionths of a dollar; empty without prices."
-    )
-    asked_at = models.DateTimeField()
-    left_at = models.DateTimeField()
-
-    record_id: UUID
-
-    class Meta:
-        ordering = ("-left_at", "id")
-        constraints = (
-            models.CheckConstraint(
-                condition=none_negative("input_tokens", "output_tokens", "cost"),
-                name="left_attempt_not_below_zero",
-            ),
-        )
-        indexes = (models.Index(fields=("left_at",), name="left_attempt_by_time"),)
-
-    def __str__(self) -> str:
-        return f"{self.provider} {self.asked_at:%Y-%m-%d %H:%M}"

@@ -15,7 +15,7 @@ from django.db.models import Count, Q, QuerySet, Sum
 from django.utils.dateparse import parse_datetime
 
 from config.platform.money import decimal
-from usage.models import LeftAttempt, UsageRecord
+from usage.models import UsageRecord
 
 
 class Line(NamedTuple):
@@ -124,19 +124,13 @@ class Attempt(NamedTuple):
 
 def attempts_of(records: Collection[UsageRecord]) -> dict[UUID, list[Attempt]]:
     """The abandoned attempts of each of these records, the first first."""
-    found = {record.pk: [_read(each) for each in record.abandoned or ()] for record in records}
-    for left in LeftAttempt.objects.filter(record__in=found).order_by("asked_at", "id"):
-        found[left.record_id].append(_of_before(left))
-    return found
+    return {record.pk: [_read(each) for each in record.abandoned or ()] for record in records}
 
 
 def abandoned_attempts(records: QuerySet[UsageRecord]) -> Iterator[tuple[UsageRecord, Attempt]]:
     """Yields each abandoned attempt at these calls, with its call."""
     for record in records.filter(abandoned__isnull=False).iterator():
         yield from ((record, _read(each)) for each in record.abandoned or ())
-    before = LeftAttempt.objects.filter(record__in=records).select_related("record")
-    for left in before.order_by().iterator():
-        yield left.record, _of_before(left)
 
 
 def _read(entry: dict[str, Any]) -> Attempt:
@@ -145,8 +139,3 @@ def _read(entry: dict[str, Any]) -> Attempt:
     assert abandoned_at is not None
     numbers = (entry["input"], entry["output"], entry["cost"], entry["is_reported"])
     return Attempt(entry["provider"], *numbers, asked_at, abandoned_at)
-
-
-def _of_before(left: LeftAttempt) -> Attempt:
-    numbers = (left.input_tokens, left.output_tokens, left.cost, False)
-    return Attempt(left.provider, *numbers, left.asked_at, left.left_at)

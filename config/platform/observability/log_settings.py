@@ -1,9 +1,8 @@
 """Loggers, their handlers and levels, as ``logging.config.dictConfig`` reads them."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
-LOG_SETTINGS: Final[Mapping[str, Any]] = {
+LOG_SETTINGS: Final[dict[str, Any]] = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"json": {"()": "config.platform.observability.logs.AllowListFormatter"}},
