@@ -1,0 +1,94 @@
+"""The kinds of lasting names, and how the names of each are found in what runs."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from accounts.forwarding import APP
+from accounts.sessions.access_tokens import TYPE
+from config.composition.attention import listing
+from config.composition.operation import nightly
+from config.platform.edge.ratelimits.cache import PROBE
+from config.platform.edge.ratelimits.table import DEFAULTS
+from config.platform.observability.logs import ALLOWED
+from llmproxy.keys.key_text import PREFIX
+from releases.delivery.storage import SIGNATURE_SUFFIX, pointer_path
+from releases.micro_apps.publishing import bundle_path
+from tests.generated_docs import problems
+from tests.lasting import code, database, registries
+from tests.lasting.reading import Part
+from tests.test_audit_actions import BY_TRIGGER, actions
+from tests.test_docs import READ_BY_COMMANDS, variables
+
+Names = Callable[[], Iterable[str | Part]]
+# A kind, a name, and a name within it, which may be empty.
+Name = tuple[str, str, str]
+
+
+def _stored_paths() -> Iterator[str]:
+    """Where published files are, whose bytes never change."""
+    pointer = pointer_path("{channel}")
+    yield from (pointer, f"{pointer}{SIGNATURE_SUFFIX}", bundle_path("{slug}", "{version}"))
+
+
+def _cache_keys() -> Iterator[str]:
+    yield from (*code.cache_keys(), PROBE)
+
+
+KINDS: Mapping[str, Names] = {
+    # What a job of before names.
+    "task": registries.arguments,
+    "queue": lambda: (each.queue for each in registries.tasks()),
+    "periodic task": registries.periodic_tasks,
+    "job lock": lambda: (*registries.locks_of_tasks(), *code.job_locks()),
+    # What rows name.
+    "app label": registries.app_labels,
+    "content type": registries.content_types,
+    "operator role": database.groups,
+    "choice": registries.choices,
+    "migration": registries.migrations,
+    "audit action": lambda: (*actions(), *BY_TRIGGER),
+    "night job": lambda: (each.name for each in nightly.JOBS),
+    "attention": lambda: (each.name for each in listing.KINDS),
+    # What the processes of two releases share in the database.
+    "table": database.tables,
+    "function": database.functions,
+    "trigger": database.triggers,
+    "enumeration": database.enumerations,
+    "setting of a transaction": database.settings,
+    "advisory lock": code.locks,
+    # What only this code can read again.
+    "sealed column": registries.sealed_columns,
+    "derived key": lambda: (*code.derivations(), *registries.session_salts()),
+    "password hash": registries.hashers,
+    "token": lambda: (TYPE, PREFIX),
+    # What browsers hold.
+    "cookie": registries.cookies,
+    "session key": lambda: (*registries.sessions(), *code.session_keys()),
+    "session value": registries.session_values,
+    # What mails, bookmarks, programs and other servers name.
+    "address": registries.addresses,
+    "problem": lambda: (each.code for each in problems()),
+    "stored path": _stored_paths,
+    "cache key": _cache_keys,
+    "rate limit": lambda: DEFAULTS,
+    # What operators, scripts and monitors name.
+    "entry point": registries.entry_points,
+    "command": registries.commands,
+    "variable": lambda: (*variables(), *READ_BY_COMMANDS),
+    "logger": code.loggers,
+    "log event": code.log_events,
+    "log member": lambda: ALLOWED,
+    "metric": code.metrics,
+    "syslog program": lambda: (APP,),
+}
+
+
+def names() -> set[Name]:
+    """Every name that the code of now writes or understands; each alone and with each of its parts."""
+    found = set()
+    for kind, collect in KINDS.items():
+        for each in collect():
+            name, part = each if isinstance(each, tuple) else (each, "")
+            # One that only a run knows is empty.
+            if name:
+                found |= {(kind, name, ""), (kind, name, part)}
+    return found
