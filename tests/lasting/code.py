@@ -4,13 +4,15 @@ import ast
 from collections.abc import Iterator
 
 from tests.lasting import reading
-from tests.lasting.reading import Part, argument, calls, text
+from tests.lasting.reading import Part, argument, calls, text, texts
 
 
 def locks() -> Iterator[str]:
     """Advisory locks of PostgreSQL, whose numbers are made of these."""
     for place, call in calls("lock_until_commit", "alone"):
-        yield text(argument(call, "name", 0), place) or ""
+        name = text(argument(call, "name", 0), place)
+        assert name, f"{place.module}:{call.lineno}: name the lock where it is taken"
+        yield name
     for place in reading.places(lambda node: isinstance(node, ast.Constant)):
         assert isinstance(place.node, ast.Constant)
         yield str(place.node.value).partition("lock(hashtext('")[2].partition("'")[0]
@@ -26,25 +28,16 @@ def derivations() -> Iterator[str]:
     """What keys are derived for, and salts of signatures and digests."""
     for place, call in calls("HKDF"):
         given = argument(call, "info")
-        while isinstance(given, ast.BinOp):
-            given = given.left
-        yield text(given, place) or _first_part(given, place)
+        yield text(_beginning((given and reading.assigned(given, place)) or given), place) or ""
     for place, call in calls("salted_hmac", "Signer", "TimestampSigner"):
         yield text(argument(call, "salt") or argument(call, "key_salt", 0), place) or ""
 
 
-def _first_part(given: ast.expr | None, place: reading.Place) -> str:
-    for node in ast.walk(place.function) if place.function else ():
-        if isinstance(node, ast.Assign) and given is not None and _is_of(node, given):
-            value = node.value
-            while isinstance(value, ast.BinOp):
-                value = value.left
-            return text(value, place) or ""
-    return ""
-
-
-def _is_of(assigned: ast.Assign, name: ast.expr) -> bool:
-    return ast.unparse(assigned.targets[0]) == ast.unparse(name)
+def _beginning(given: ast.expr | None) -> ast.expr | None:
+    """The first part of a text that is put together."""
+    while isinstance(given, ast.BinOp):
+        given = given.left
+    return given
 
 
 def session_keys() -> Iterator[str]:
@@ -69,6 +62,29 @@ def _is_session(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "session"
 
 
+def audit_members() -> Iterator[str]:
+    """What rules and pages read from ``before`` and ``after`` of events."""
+    for place in reading.places(lambda node: isinstance(node, ast.Subscript | ast.Call)):
+        node = place.node
+        if isinstance(node, ast.Subscript) and _is_of_event(node.value):
+            yield text(node.slice, place) or ""
+        elif isinstance(node, ast.Call) and _is_got(node.func):
+            yield text(argument(node, "", 0), place) or ""
+
+
+def _is_got(function: ast.expr) -> bool:
+    return (
+        isinstance(function, ast.Attribute)
+        and function.attr == "get"
+        and _is_of_event(function.value)
+    )
+
+
+def _is_of_event(node: ast.expr) -> bool:
+    given = node.values[0] if isinstance(node, ast.BoolOp) else node
+    return isinstance(given, ast.Attribute) and given.attr in {"before", "after"}
+
+
 def cache_keys() -> Iterator[str]:
     for place, call in calls("add", "get", "set", "incr", "delete", "take", "give_back", "_count"):
         on = ast.unparse(call.func)
@@ -87,7 +103,7 @@ def log_events() -> Iterator[str]:
     """What alerts on logs look for."""
     for place, call in calls("debug", "info", "warning", "error", "exception", "critical"):
         if ast.unparse(call.func).startswith(("log.", "logger.", "logging.")):
-            yield text(argument(call, "msg", 0), place) or ""
+            yield from texts(argument(call, "msg", 0), place)
 
 
 def metrics() -> Iterator[Part]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from django.contrib.auth.models import Group
 from django.db import connection
 
 from tests.lasting.reading import Part
@@ -57,11 +56,6 @@ def enumerations() -> Iterator[Part]:
 
 def settings() -> Iterator[str]:
     yield from (name for (name,) in _found(_SETTINGS))
-
-
-def groups() -> Iterator[str]:
-    """The roles of operators."""
-    yield from Group.objects.values_list("name", flat=True)
 
 
 def _found(query: str) -> list[Any]:

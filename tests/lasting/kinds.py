@@ -1,8 +1,11 @@
 """The kinds of lasting names, and how the names of each are found in what runs."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 
 from accounts.forwarding import APP
+from accounts.models import Role
 from accounts.sessions.access_tokens import TYPE
 from config.composition.attention import listing
 from config.composition.operation import nightly
@@ -17,6 +20,7 @@ from tests.lasting import code, database, registries
 from tests.lasting.reading import Part
 from tests.test_audit_actions import BY_TRIGGER, actions
 from tests.test_docs import READ_BY_COMMANDS, variables
+from usage.costs import Abandoned, Prices, Spent, as_json
 
 Names = Callable[[], Iterable[str | Part]]
 # A kind, a name, and a name within it, which may be empty.
@@ -27,6 +31,16 @@ def _stored_paths() -> Iterator[str]:
     """Where published files are, whose bytes never change."""
     pointer = pointer_path("{channel}")
     yield from (pointer, f"{pointer}{SIGNATURE_SUFFIX}", bundle_path("{slug}", "{version}"))
+
+
+def _json() -> Iterator[Part]:
+    """The members of rows' JSON, and of its lists the meaning of each place."""
+    at = datetime.now(UTC)
+    abandoned = Abandoned("one", Prices(), Spent(), is_reported=True, asked_at=at, abandoned_at=at)
+    (members,) = json.loads(as_json([abandoned]) or "")
+    yield from (("usage_usagerecord.abandoned", name) for name in members)
+    for place, name in enumerate(Prices._fields):
+        yield "usage_usagerecord.abandoned prices", f"{place}:{name}"
 
 
 def _cache_keys() -> Iterator[str]:
@@ -42,10 +56,12 @@ KINDS: Mapping[str, Names] = {
     # What rows name.
     "app label": registries.app_labels,
     "content type": registries.content_types,
-    "operator role": database.groups,
+    "operator role": lambda: Role.values,
     "choice": registries.choices,
     "migration": registries.migrations,
     "audit action": lambda: (*actions(), *BY_TRIGGER),
+    "audit member": code.audit_members,
+    "JSON": _json,
     "night job": lambda: (each.name for each in nightly.JOBS),
     "attention": lambda: (each.name for each in listing.KINDS),
     # What the processes of two releases share in the database.

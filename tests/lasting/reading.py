@@ -86,12 +86,30 @@ def text(node: ast.AST | None, place: Place) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def texts(node: ast.AST | None, place: Place) -> Iterator[str]:
+    """The texts that an expression can be."""
+    either = [node.body, node.orelse] if isinstance(node, ast.IfExp) else [node]
+    yield from filter(None, (text(each, place) for each in either))
+
+
 def _named(node: ast.Name | ast.Attribute, place: Place) -> object:
     """The value of a name of the function, or of the module."""
+    given = assigned(node, place)
+    return value_of(node, place.module) if given is None else text(given, place)
+
+
+def assigned(name: ast.expr, place: Place) -> ast.expr | None:
+    """What the function gives a name; several may be named in one line."""
     for each in ast.walk(place.function) if place.function else ():
-        if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == ast.unparse(node):
-            return text(each.value, place)
-    return value_of(node, place.module)
+        if isinstance(each, ast.Assign):
+            target, value = each.targets[0], each.value
+            pairs = [(target, value)]
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                pairs = list(zip(target.elts, value.elts, strict=True))
+            for one, other in pairs:
+                if ast.unparse(one) == ast.unparse(name):
+                    return other
+    return None
 
 
 def _returned(node: ast.Call, place: Place) -> str | None:

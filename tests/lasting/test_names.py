@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 
 import pytest
+from pytest_django.plugin import DjangoDbBlocker
 
 from tests.lasting.files import LISTED, End, ends, listed, rows, write
 from tests.lasting.kinds import KINDS, Name, names
@@ -14,9 +15,14 @@ from tests.lasting.kinds import KINDS, Name, names
 ANEW = "UPDATE_DOCS=1 .venv/bin/python -m pytest tests/lasting/test_names.py"
 
 
-@pytest.mark.django_db
-def test_every_lasting_name_is_listed_and_none_is_lost() -> None:
-    found, known = names(), listed()
+@pytest.fixture(scope="module")
+def found(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> set[Name]:
+    with django_db_blocker.unblock():
+        return names()
+
+
+def test_every_lasting_name_is_listed_and_none_is_lost(found: set[Name]) -> None:
+    known = listed()
     lost = {each for each in known - found if not is_ended(each)}
     assert not lost, (
         "Rows, mails, browsers or programs of before may still hold these names, and the code has them no more:\n"
@@ -54,7 +60,6 @@ def test_an_ended_name_says_since_when_and_how_it_is_understood(end: End) -> Non
     assert end.understood
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize(
     "name",
     [
@@ -76,17 +81,13 @@ def test_an_ended_name_says_since_when_and_how_it_is_understood(end: End) -> Non
         ("command", "nightly", "--dry-run"),
         ("metric", "shell_calls", "surface"),
         ("log event", "night_job_ended", ""),
+        ("log event", "cache_back", ""),
+        ("audit member", "jobs", ""),
     ],
-    ids=lambda name: name[0],
+    ids=" ".join,
 )
-def test_names_are_found_however_the_code_has_them(name: Name, all_names: set[Name]) -> None:
-    assert name in all_names
-
-
-@pytest.fixture(scope="module")
-def all_names(django_db_setup: None, django_db_blocker: object) -> set[Name]:
-    with django_db_blocker.unblock():  # type: ignore[attr-defined]
-        return names()
+def test_names_are_found_however_the_code_has_them(name: Name, found: set[Name]) -> None:
+    assert name in found
 
 
 def written(some: Iterable[Name]) -> str:
