@@ -1,6 +1,7 @@
-from django.apps import AppConfig
+from config.platform import declarations
 
 
-class ModelProxyConfig(AppConfig):
+class ModelProxyConfig(declarations.DeclaringApp):
     name = "llmproxy"
     verbose_name = "model proxy"
+    declaring = ("attention",)

@@ -15,6 +15,7 @@ from django.urls import get_resolver
 from django.utils.module_loading import import_string
 
 from accounts.models import Role
+from config.composition.attention import alerts_page
 from config.composition.roles import ACTIONS, VIEWS
 from config.console.navigation import label_of
 from config.platform.problems.problem import Problem
@@ -98,8 +99,17 @@ def table(rows: Callable[[], Iterator[list[str]]]) -> str:
     return written.getvalue()
 
 
+def operating() -> str:
+    """The page for operators with the table of alerts, as their kinds declare them."""
+    text = (ROOT / "docs" / "operating.md").read_text()
+    before, head, rest = text.partition("| Alert | Raised after | What to do |\n|---|---|---|\n")
+    lines = (f"| `{name}` | {after} | {step} |" for name, after, step in alerts_page.rows())
+    return before + head + "\n".join(lines) + "\n\n" + rest.partition("\n\n")[2]
+
+
 GENERATED: Mapping[str, Callable[[], str]] = {
     "imports.mmd": drawing,
+    "operating.md": operating,
     "problems.csv": lambda: table(problem_rows),
     "roles.csv": lambda: table(role_rows),
 }

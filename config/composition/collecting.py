@@ -12,7 +12,7 @@ from accounts import hooks
 from accounts.people.client_names import clients_look_alike
 from accounts.people.email_forms import one_mailbox_is_one_person
 from config.composition import client_page, jobs, person_page
-from config.composition.attention import meanings, watch
+from config.composition.attention import alerts_page, operation, watch
 from config.composition.money_pages import page as usage_and_money
 from config.platform.edge import request_log
 from config.platform.runtime import serving
@@ -50,7 +50,9 @@ if settings.METRICS_PORT is not None or settings.WORKER_METRICS_PORT is not None
 # How long an exiting process waits for its last settlements.
 SETTLING_SECONDS = 10.0
 # Each module registers its pages with the console, after every app's own.
-PAGES = (client_page, jobs, meanings, person_page, usage_and_money)
+PAGES = (alerts_page, client_page, jobs, person_page, usage_and_money)
+# Declares what no app owns.
+DECLARED = (operation,)
 
 register(members_are_named)
 

@@ -1,8 +1,10 @@
 """Collections of what apps declare about themselves in ``AppConfig.ready`` and composition reads afterwards."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import Generic, TypeVar
 
+from django.apps import AppConfig
 from django.core.exceptions import ImproperlyConfigured
 
 T = TypeVar("T")
@@ -30,3 +32,17 @@ class Declarations(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._declared.values())
+
+
+class DeclaringApp(AppConfig):
+    """An app that declares something in modules of its own, which add to the collections of what they declare.
+
+    An app's ``apps.py`` imports this module and not the class, which Django would take for the app's own.
+    """
+
+    declaring: Sequence[str] = ()
+
+    def ready(self) -> None:
+        for module in self.declaring:
+            # By its name: an app's configuration is loaded before there are models.
+            import_module(f"{self.name}.{module}")

@@ -5,16 +5,18 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.cache import cache
 from django.urls import reverse
 
 from accounts.audit import Actor, record
 from accounts.models import Client, Role, Session, User
 from config.composition.attention import listing
-from config.composition.attention.kinds import SHOWN, Item, Level
-from config.composition.attention.listing import KINDS, items
+from config.composition.attention.items import Item
+from config.composition.attention.listing import items
 from config.composition.front.page import at_a_glance
 from config.console.navigation import Count
+from config.platform.attention import SHOWN, Level, kinds
 from licensing.licences import set_operator_status
 from licensing.models import Brake, Standing
 from llmproxy.catalogue import health
@@ -31,6 +33,21 @@ from usage.stops import stop_model_calls
 
 pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)
+PAGES, NOTICES = (
+    {path.stem for path in (settings.BASE_DIR / "templates" / folder / "attention").iterdir()}
+    for folder in ("admin", "mail")
+)
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_an_app_declares_the_kind_of_each_sentence(name: str) -> None:
+    assert kinds[name].name == name
+
+
+def test_every_kind_has_a_sentence_a_place_and_as_an_alert_a_notice() -> None:
+    assert {kind.name for kind in kinds} == PAGES
+    assert {kind.name for kind in kinds if kind.alert} == NOTICES
+    assert len({kind.place for kind in kinds}) == len(PAGES)
 
 
 def told(now: datetime, kind: str) -> list[Item]:
@@ -268,7 +285,7 @@ def test_each_role_sees_its_areas_alone_and_links_that_it_may_open(
     found = {item.kind.name for item in items(now=now, operator=operator)}
     assert ("stopped" in found) == (role != Role.RELEASE)
     assert ("channel" in found) == (role != Role.LICENSING)
-    assert all(operator.has_perm(kind.right) for kind in KINDS if kind.name in found)
+    assert all(operator.has_perm(kind.right) for kind in kinds if kind.name in found)
 
 
 def test_the_sidebar_counts_by_area_what_an_operator_may_see(

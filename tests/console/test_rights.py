@@ -11,7 +11,7 @@ from django.urls import resolve, reverse
 
 from accounts.audit import Actor
 from accounts.models import Role, User
-from config.composition.attention.listing import KINDS
+from config.platform.attention import kinds
 from releases.models import AppPin, MicroApp
 from tests.conftest import Browser
 from tests.console.conftest import World
@@ -160,7 +160,7 @@ def test_every_right_that_a_trouble_asks_for_is_one_that_can_be_given(db: None) 
         f"{label}.{codename}"
         for label, codename in Permission.objects.values_list("content_type__app_label", "codename")
     }
-    assert {kind.right for kind in KINDS} <= there
+    assert {kind.right for kind in kinds} <= there
 
 
 def test_the_history_of_a_row_is_for_operators_who_may_view_it(

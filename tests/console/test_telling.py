@@ -15,11 +15,11 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from accounts.audit import Actor, record
 from accounts.models import Client, Session
 from accounts.sessions import reuse
-from config.composition.attention.listing import KINDS
-from config.composition.attention.meanings import rows
-from config.composition.attention.telling import ALSO, post, tell
+from config.composition.attention.alerts_page import rows
+from config.composition.attention.telling import post, tell
 from config.composition.attention.watch import watch
 from config.models import ToldItem
+from config.platform.attention import in_order
 from config.platform.env.secret_files import Secret
 from config.platform.http.errors import Broken, ExchangeError
 from licensing.models import Brake
@@ -104,8 +104,9 @@ def test_a_message_links_to_the_console_and_to_what_to_do(
 
 
 def test_every_kind_that_is_told_has_a_row_of_what_to_do() -> None:
-    told = {kind.name for kind in KINDS if kind.is_mailed} | ALSO
-    assert {kind for kind, _, step in rows() if step} == told
+    assert [kind for kind, _, step in rows() if step] == [
+        kind.name for kind in in_order() if kind.alert
+    ]
 
 
 @pytest.mark.usefixtures("_missed")

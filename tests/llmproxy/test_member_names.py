@@ -9,8 +9,8 @@ from django.core.checks import run_checks
 from pytest_django.fixtures import Settings
 
 from accounts.audit import Actor
-from config.composition.attention.finding import members as found_members
 from config.platform.problems.problem import InvalidRequest
+from llmproxy.attention import members
 from llmproxy.calls.admission import able_targets
 from llmproxy.catalogue.member_names import faults_of, names_in, passes_all
 from llmproxy.catalogue.providers import ProviderTerms, add_provider, change_provider
@@ -201,12 +201,12 @@ def test_all_of_before_is_named_by_check_and_in_the_console(
     def told(**given: Any) -> list[str]:
         return [each.msg for each in run_checks(**given) if each.id == "llmproxy.W001"]
 
-    assert told(databases=["default"]) == [each.warning for each in found_members(now)] == []
+    assert told(databases=["default"]) == [each.warning for each in members(now)] == []
     Provider.objects.create(name="theirs", base_url="https://a.test/v1", members="all")
     Provider.objects.create(name="wrong", base_url="https://a.test/v1", members="top_k,n")
     settings.LLM_MEMBERS = "all"
     warnings = told(databases=["default"])
-    assert warnings == [each.warning for each in found_members(now)]
+    assert warnings == [each.warning for each in members(now)]
     assert [each.partition(":")[0] for each in warnings] == [
         "LLM_MEMBERS", "Extra request fields of theirs", "Extra request fields of wrong",
     ]  # fmt: skip

@@ -14,16 +14,13 @@ from django.db import transaction
 from django.urls import reverse
 
 from config.composition.attention import listing
-from config.composition.attention.kinds import Item
+from config.composition.attention.items import Item
 from config.models import ToldItem
 from config.platform.db.advisory_locks import lock_until_commit
 from config.platform.db.connections import database_now, release_connection
 from config.platform.http.errors import Broken
 from config.platform.http.exchange import exchange_once
 from config.platform.jobs.queue import BACKOFF, task
-
-# Operators are mailed about these too, by the rules that notice them.
-ALSO = {"suspensions", "budget", "reuse", "not_purged"}
 
 
 def tell(*, now: datetime) -> None:
@@ -32,7 +29,7 @@ def tell(*, now: datetime) -> None:
         return
     with transaction.atomic():
         lock_until_commit("told items")
-        present = {item.name: item for item in listing.by_mail(now=now, also=ALSO)}
+        present = {item.name: item for item in listing.alerts(now=now)}
         known = {row.name: row for row in ToldItem.objects.all()}
         for name, item in present.items():
             row = known.get(name)
@@ -75,7 +72,7 @@ def links(item: Item) -> tuple[str, str]:
 
 def _text(item: Item) -> str:
     """The subject, in which names of clients are no markup of Slack's, and addresses."""
-    (subject, _), (page, meaning) = item.mail(), links(item)
+    (subject, _), (page, meaning) = item.notice(), links(item)
     return f"{escape(subject, quote=False)}\n{settings.BASE_URL}{page}\nWhat to do: {meaning}"
 
 

@@ -18,8 +18,8 @@ from django.db import transaction
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
 from config.composition.attention import listing, telling
-from config.composition.attention.finding import STILL_AFTER
-from config.composition.attention.kinds import Item
+from config.composition.attention.items import Item
+from config.composition.attention.operation import STILL_AFTER, WORKER
 from config.platform.db.advisory_locks import alone
 from config.platform.db.connections import database_now, release_connection
 from config.platform.jobs.mail import Refused, deliver, for_operators, queue_for_operators
@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 EVERY_SECONDS = 60.0
 AGAIN_AFTER = timedelta(hours=24)
 RAISED, CLEARED = "alarm:raised", "alarm:cleared"
-WORKER = "worker"
 WATCH = Actor(name="the watch")
 
 
@@ -38,7 +37,8 @@ def watch(*, now: datetime) -> list[str]:
     with alone("operators' watch") as first:
         if not first:
             return []
-        present = {item.name: item for item in listing.by_mail(now=now)}
+        alerts = (each for each in listing.alerts(now=now) if not _is_mailed_by_rule(each))
+        present = {item.name: item for item in alerts}
         standing = _standing()
         for name in standing.keys() - present.keys():
             record(CLEARED, name, by=WATCH, now=now, target_id=name)
@@ -49,6 +49,10 @@ def watch(*, now: datetime) -> list[str]:
             telling.tell_by_hand(now=now)
         release_connection()
         return sorted(present)
+
+
+def _is_mailed_by_rule(item: Item) -> bool:
+    return item.kind.alert is not None and item.kind.alert.is_mailed_by_rule
 
 
 def _standing() -> dict[str, datetime]:
@@ -68,7 +72,7 @@ def _raise(item: Item, *, by_hand: bool, now: datetime) -> None:
     """
     if item.name == WORKER:
         log.error("worker_stands_still")
-    (subject, text), (page, meaning) = item.mail(), telling.links(item)
+    (subject, text), (page, meaning) = item.notice(), telling.links(item)
     text += f"\n\n[What to do] {meaning}"
     if by_hand and settings.OPERATOR_EMAILS:
         with suppress(Refused):

@@ -11,9 +11,10 @@ from django.utils.safestring import SafeString
 
 from accounts.models import AuditEvent
 from config.composition.attention import listing
-from config.composition.attention.kinds import Item, Level
+from config.composition.attention.items import Item
 from config.composition.front import pictures
 from config.composition.operation.nightly import last_runs
+from config.platform.attention import Level
 from licensing.models import Licence, Standing
 from releases.delivery.cdn import is_purged
 from releases.models import MicroApp, Publication, Purge, ShellChannel

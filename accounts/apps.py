@@ -1,0 +1,6 @@
+from config.platform import declarations
+
+
+class AccountsConfig(declarations.DeclaringApp):
+    name = "accounts"
+    declaring = ("attention",)

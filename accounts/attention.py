@@ -1,0 +1,69 @@
+"""What of accounts needs attention."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db.models import QuerySet
+
+from accounts import forwarding
+from accounts.models import AuditEvent, ConnectionRevocation, Operator, Session, SigningKey
+from accounts.sessions import reuse
+from config.platform.attention import ONE_PERSON, Alert, Finding, Kind, Level, kinds
+
+SYSLOG_OVERDUE = timedelta(minutes=10)
+SHOWN_FOR = timedelta(days=1)
+
+
+def syslog(now: datetime) -> Iterator[Finding]:
+    oldest = forwarding.waiting() if settings.AUDIT_SYSLOG_URL else None
+    if oldest and oldest.at < now - SYSLOG_OVERDUE:
+        yield Finding(since=oldest.at, days=settings.AUDIT_RETENTION_DAYS)
+
+
+def signing_key(now: datetime) -> Iterator[Finding]:
+    if not any(key.verifies(at=now) and key.signs_from <= now for key in SigningKey.objects.all()):
+        yield Finding()
+
+
+def reuses(now: datetime) -> QuerySet[AuditEvent]:
+    return AuditEvent.objects.filter(action=reuse.ACTION, at__gt=now - SHOWN_FOR)
+
+
+def reused(events: QuerySet[AuditEvent], now: datetime) -> list[Session]:
+    """The sessions of events of reuse, with when it was; the latest first."""
+    at = dict(events.order_by("at").values_list("target_id", "at"))
+    rows: Any = Session.objects.filter(pk__in=at).select_related("user")
+    for each in rows:
+        each.since = at[str(each.pk)]
+    return sorted(rows, key=lambda each: each.since, reverse=True)
+
+
+SESSIONS = "Sessions & keys"
+kinds.add(
+    Kind(
+        "syslog", 60, "Audit", "accounts.view_auditevent", syslog, Level.ACT,
+        alert=Alert(
+            "Check the server; events wait in the database.", "10 minutes after the oldest event"
+        ),
+    ),
+    Kind(
+        "signing_key", 70, SESSIONS, "accounts.view_signingkey", signing_key, Level.ACT,
+        whom="everybody",
+    ),
+    Kind(
+        "reuse", 80, SESSIONS, "accounts.view_session", reuses, Level.ACT,
+        on="user", acts="revoke", whom=ONE_PERSON, then=reused,
+        alert=Alert("Ask the person, then end all sessions.", "at once, for a day", is_mailed_by_rule=True),
+    ),
+    Kind(
+        "operators", 100, "Operators", "accounts.view_operator",
+        Operator.objects.filter(client__isnull=False), shown=0,
+    ),
+    Kind(
+        "connections", 280, "People", "accounts.view_connectionrevocation",
+        ConnectionRevocation.objects.filter(gave_up_at__isnull=False),
+        Level.ACT, "gave_up_at", shown=0,
+    ),
+)  # fmt: skip

@@ -1,0 +1,107 @@
+"""The items of what needs attention: the rows that do, by one short query for all kinds, and their sentences."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from html import unescape
+from operator import attrgetter
+from typing import Any
+
+from django.db.models import Count, Min, QuerySet, Value
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.utils.html import strip_tags
+from django.utils.safestring import SafeString
+
+from config.console.template_tags import counted
+from config.platform.attention import Finding, Kind, Level, Rows
+
+
+def items_of(kinds: Iterable[Kind], *, now: datetime, whole: bool = False) -> Iterator["Item"]:
+    """The items of kinds. One query asks which of those that are queries have rows at all: most have none."""
+    found = {kind: kind.found(now) for kind in kinds}
+    probes = [
+        rows.order_by().values_list(Value(kind.name))[:1]
+        for kind, rows in found.items()
+        if isinstance(rows, QuerySet)
+    ]
+    there = {name for (name,) in probes[0].union(*probes[1:], all=True)} if probes else ()
+    for kind, rows in found.items():
+        if kind.name in there or not isinstance(rows, QuerySet):
+            yield from _items(kind, rows, now, whole=whole)
+
+
+def _items(kind: Kind, found: Rows, now: datetime, *, whole: bool) -> Iterator["Item"]:
+    """An item for each of the first rows, and one for the number of the others, or all if ``whole``."""
+    rows: Any = kind.then(found, now) if kind.then and isinstance(found, QuerySet) else found
+    rows = rows if isinstance(rows, QuerySet) else list(rows)
+    if not kind.shown:
+        since = {kind.since: Min(kind.since)} if kind.since != "since" else {}
+        numbers = rows.order_by().aggregate(number=Count("pk"), **since)
+        yield Item(kind, Finding(**numbers), more=numbers["number"])
+        return
+    first = list(rows if whole else rows[: kind.shown + 1])
+    few = whole or len(first) <= kind.shown
+    yield from (Item(kind, row) for row in (first if few else first[: kind.shown]))
+    if not few:
+        number = len(rows) if isinstance(rows, list) else rows.count()
+        yield Item(kind, first[-1], more=number - kind.shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What needs attention now: one row, or where there are many the number of those that are not named."""
+
+    kind: Kind
+    row: Any
+    more: int = 0
+
+    def __str__(self) -> str:
+        return unescape(strip_tags(self.says()))
+
+    @property
+    def name(self) -> str:
+        """Identifies the item among what operators were notified of."""
+        key = getattr(self.row, "pk", "")
+        return f"{self.kind.name.replace('_', ' ')}{key and ': '}{key}"
+
+    @property
+    def level(self) -> Level:
+        return getattr(self.row, "level", self.kind.level)
+
+    @property
+    def since(self) -> datetime | None:
+        return getattr(self.row, self.kind.since, None)
+
+    @property
+    def whom(self) -> str:
+        """How many it concerns, as in "97 people"."""
+        whom = "" if self.more else getattr(self.row, "whom", self.kind.whom)
+        return counted(whom, "person", "people") if isinstance(whom, int) else whom
+
+    @property
+    def acts(self) -> list[str]:
+        acts: str = "" if self.more else getattr(self.row, "acts", self.kind.acts)
+        return acts.split()
+
+    @property
+    def on(self) -> Any:
+        return attrgetter(self.kind.on)(self.row) if self.kind.on else self.row
+
+    @property
+    def is_alert(self) -> bool:
+        return self.kind.alert is not None and getattr(self.row, "is_alert", True)
+
+    def says(self, request: HttpRequest | None = None) -> SafeString:
+        """The sentence, with links to what this operator may open."""
+        # A template has escaped it.
+        return SafeString(self._written("admin", ".html", request=request).strip())  # nosec B308, B703
+
+    def notice(self) -> tuple[str, str]:
+        """Subject and text of a notification."""
+        subject, _, text = unescape(self._written("mail", ".txt")).partition("\n")
+        return subject, text.strip()
+
+    def _written(self, folder: str, ending: str, **more: Any) -> Any:
+        template = f"{folder}/attention/{self.kind.name}{ending}"
+        return render_to_string(template, {"row": self.row, "more": self.more, **more})

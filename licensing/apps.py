@@ -1,0 +1,6 @@
+from config.platform import declarations
+
+
+class LicensingConfig(declarations.DeclaringApp):
+    name = "licensing"
+    declaring = ("attention",)

@@ -1,0 +1,38 @@
+"""What of licensing needs attention."""
+
+from datetime import datetime, timedelta
+
+from django.db.models import Q, QuerySet
+
+from accounts.models import Client
+from config.platform.attention import Alert, Kind, Level, kinds
+from licensing.models import Brake, Licence, Standing
+
+GRACE_AHEAD = timedelta(days=14)
+DECISION_AHEAD = timedelta(days=7)
+
+
+def ending(now: datetime) -> QuerySet[Licence]:
+    """Graces and the decisions of operators that end soon."""
+    grace = Q(status=Standing.GRACE, grace_until__lte=now + GRACE_AHEAD)
+    decision = Q(operator_until__gt=now, operator_until__lte=now + DECISION_AHEAD)
+    rows = Licence.objects.filter(grace | decision).select_related("client")
+    return rows.order_by("grace_until", "operator_until")
+
+
+kinds.add(
+    Kind(
+        "clients", 90, "Clients", "accounts.view_client",
+        Client.objects.filter(licence=None), Level.ACT, shown=0,
+    ),
+    Kind(
+        "suspensions", 110, "Clients", "licensing.view_brake",
+        Brake.objects.filter(ended_at=None, confirmed_at=None), Level.ACT, "noticed_at",
+        acts="confirm",
+        alert=Alert("Compare with Stripe, then confirm.", "at once", is_mailed_by_rule=True),
+    ),
+    Kind(
+        "licence", 120, "Clients", "licensing.view_licence", ending,
+        since="changed_at", acts="status",
+    ),
+)  # fmt: skip

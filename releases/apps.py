@@ -1,0 +1,6 @@
+from config.platform import declarations
+
+
+class ReleasesConfig(declarations.DeclaringApp):
+    name = "releases"
+    declaring = ("attention",)

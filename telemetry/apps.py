@@ -1,0 +1,6 @@
+from config.platform import declarations
+
+
+class TelemetryConfig(declarations.DeclaringApp):
+    name = "telemetry"
+    declaring = ("attention",)

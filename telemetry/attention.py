@@ -1,0 +1,32 @@
+"""What of telemetry needs attention."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from django.conf import settings
+from django.db.models import F, QuerySet
+
+from accounts.models import Client
+from config.platform.attention import Alert, Finding, Kind, kinds
+from telemetry.models import DailyShare
+
+
+def full(now: datetime) -> QuerySet[Client]:
+    today = now.astimezone(UTC).date()
+    shares = DailyShare.objects.filter(day=today, holder_id=F("client_id")).values("client_id")
+    return Client.objects.filter(pk__in=shares)
+
+
+def refused(clients: QuerySet[Client], now: datetime) -> Iterator[Finding]:
+    for client in clients:
+        # Of each day: operators hear of the next one too.
+        day = now.astimezone(UTC).date()
+        yield Finding(pk=f"{client.pk} {day}", client=client, megabytes=settings.TELEMETRY_DAILY_MB)
+
+
+kinds.add(
+    Kind(
+        "telemetry", 270, "Telemetry", "telemetry.view_event", full, then=refused,
+        alert=Alert("Find the noisy app, or raise `TELEMETRY_DAILY_MB`.", "at once, daily"),
+    )
+)  # fmt: skip

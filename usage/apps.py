@@ -1,0 +1,6 @@
+from config.platform import declarations
+
+
+class UsageConfig(declarations.DeclaringApp):
+    name = "usage"
+    declaring = ("attention",)

@@ -1,0 +1,98 @@
+"""What of usage needs attention."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, Q, QuerySet
+
+from config.platform.attention import ONE_PERSON, Finding, Kind, Level, kinds
+from config.platform.attention import Alert as Notified
+from usage.alerts import cap_alerts, near_caps
+from usage.budgets import percent_of, warned
+from usage.models import Alert, Budget, Override, Stop, UsageRecord
+from usage.periods import Period
+
+OVERRIDE_AHEAD = timedelta(days=3)
+SHOWN_FOR = timedelta(days=1)
+# A worker settles abandoned calls every minute.
+SWEEP_OVERDUE = timedelta(minutes=3)
+
+
+def warned_budgets(now: datetime) -> QuerySet[Budget]:
+    return warned(month=Period.of(now).month)
+
+
+def budgets(rows: QuerySet[Budget], now: datetime) -> list[Budget]:
+    """The budgets that are spent, and then those of 80 % and more, with when they are at this pace."""
+    period = Period.of(now)
+    people = Count("client__users", filter=Q(client__users__erased_at=None))
+    found: Any = rows.annotate(whom=people).order_by("-exceeded_at", "-warned_at")
+    for each in found:
+        each.percent, each.since = percent_of(each), each.exceeded_at or each.warned_at
+        each.level = Level.ACT if each.exceeded_at else Level.WATCH
+        end = now + (now - period.month_start) * ((each.monthly - each.spent) / each.spent)
+        each.ends = end if end < period.next_month else None
+    return sorted(found, key=lambda each: each.level)
+
+
+def caps(alerts: QuerySet[Alert], now: datetime) -> Iterator[Finding]:
+    for near in near_caps(alerts, now):
+        level = Level.ACT if near.is_reached else Level.WATCH
+        yield Finding(pk=near.user.pk, near=near, since=near.since, level=level)
+
+
+def overrides(now: datetime) -> QuerySet[Override]:
+    ends = {"ends_at__gt": now, "ends_at__lte": now + OVERRIDE_AHEAD}
+    rows = Override.objects.filter(starts_at__lte=now, **ends)
+    return rows.select_related("user").order_by("ends_at")
+
+
+def stops(now: datetime) -> QuerySet[Stop]:
+    return Stop.objects.in_force(at=now).select_related("user")
+
+
+def abandoned(now: datetime) -> QuerySet[UsageRecord]:
+    return UsageRecord.objects.abandoned(at=now - SWEEP_OVERDUE)
+
+
+def recent(now: datetime) -> QuerySet[Alert]:
+    lately = Q(told_at=None) | Q(told_at__gt=now - SHOWN_FOR)
+    of = (Alert.Kind.ABANDONED, Alert.Kind.REPORT, Alert.Kind.UNREAD)
+    return Alert.objects.filter(lately, kind__in=of).select_related("user")
+
+
+def unusual(alerts: QuerySet[Any], now: datetime) -> Iterator[Any]:
+    """People with many abandoned calls, which can be stopped, and reports that the calls do not explain."""
+    for each in alerts:
+        each.acts = "stop_calls" if each.kind == Alert.Kind.ABANDONED else ""
+        yield each
+
+
+LIMITS, ALERT = "Limits & budgets", "usage.view_alert"
+kinds.add(
+    Kind(
+        "budget", 130, LIMITS, "usage.view_budget", warned_budgets,
+        on="client", acts="budget", then=budgets,
+        alert=Notified(
+            "Raise it, or tell the client.", "80 %, and once it is spent", is_mailed_by_rule=True
+        ),
+    ),
+    Kind("cap", 140, LIMITS, ALERT, cap_alerts, whom=ONE_PERSON, then=caps),
+    Kind(
+        "override", 150, LIMITS, "usage.view_override", overrides,
+        since="starts_at", whom=ONE_PERSON,
+    ),
+    Kind(
+        "stopped", 160, "People", "usage.view_stop", stops,
+        since="stopped_at", on="user", acts="restart_calls", whom=ONE_PERSON,
+    ),
+    Kind(
+        "calls", 170, "Calls", "usage.view_runningcall", abandoned,
+        Level.ACT, "expires_at", shown=0,
+    ),
+    Kind(
+        "alert", 180, "Calls", ALERT, recent,
+        since="noticed_at", on="user", whom=ONE_PERSON, then=unusual,
+    ),
+)  # fmt: skip
