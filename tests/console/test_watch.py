@@ -12,7 +12,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent, AuditPosition, Client
-from config.composition.attention.watch import watch
+from config.composition.attention.notifying import notify
 from config.composition.operation import nightly
 from config.platform.observability.syslog import Receiver
 from telemetry.models import DailyShare
@@ -60,7 +60,7 @@ def actions() -> list[str]:
 
 def test_all_is_well_and_nobody_hears_of_it(now: datetime) -> None:
     beat(now)
-    assert watch(now=now) == []
+    assert notify(now=now) == []
     assert subjects() == actions() == []
 
 
@@ -68,23 +68,23 @@ def test_a_worker_that_stands_still_is_told_by_a_mail_that_needs_no_worker(
     now: datetime, settings: Any
 ) -> None:
     beat(now - 6 * MINUTE)
-    assert watch(now=now) == ["worker"]
+    assert notify(now=now) == ["worker"]
     assert [each.subject for each in mail.outbox] == ["No worker is running"]
     assert mail.outbox[0].to == settings.OPERATOR_EMAILS
     assert subjects() == []
-    assert watch(now=now + MINUTE) == ["worker"]
+    assert notify(now=now + MINUTE) == ["worker"]
     assert len(mail.outbox) == 1
 
 
 def test_a_worker_that_has_never_run_is_noticed_too(now: datetime) -> None:
-    assert watch(now=now) == ["worker"]
+    assert notify(now=now) == ["worker"]
     assert len(mail.outbox) == 1
 
 
 def test_one_that_was_stopped_has_time_to_be_started_again(now: datetime) -> None:
     tick(now)
-    assert watch(now=now + 4 * MINUTE) == []
-    assert watch(now=now + 6 * MINUTE) == ["worker"]
+    assert notify(now=now + 4 * MINUTE) == []
+    assert notify(now=now + 6 * MINUTE) == ["worker"]
 
 
 def tick(at: datetime) -> None:
@@ -98,16 +98,18 @@ def tick(at: datetime) -> None:
 
 def test_a_clock_that_is_ahead_proves_no_life_and_is_told(now: datetime) -> None:
     tick(now + HOUR)
-    assert watch(now=now) == ["clock", "worker"]
+    assert notify(now=now) == ["clock", "worker"]
     beat(now)
-    assert watch(now=now) == ["clock"]
+    assert notify(now=now) == ["clock"]
+    ProcrastinateJob.objects.all().delete()
     beat(now + 2 * HOUR)
-    assert watch(now=now + 2 * HOUR) == []
+    assert notify(now=now + 2 * HOUR) == []
+    assert subjects() == ["Over: The clock of a worker is ahead"]
 
 
 def test_one_that_is_a_little_ahead_is_well(now: datetime) -> None:
     tick(now + MINUTE)
-    assert watch(now=now) == []
+    assert notify(now=now) == []
 
 
 def test_a_mail_that_is_refused_for_good_is_not_tried_again(
@@ -122,7 +124,7 @@ def test_a_mail_that_is_refused_for_good_is_not_tried_again(
     night("expire_grace", "done", now - 27 * HOUR)
     monkeypatch.setattr(locmem.EmailBackend, "send_messages", refuse)
     for minutes in range(2):
-        watch(now=now + minutes * MINUTE)
+        notify(now=now + minutes * MINUTE)
     assert len(tries) == 2
     assert actions() == ["alarm:raised worker", "alarm:raised night: expire_grace"]
 
@@ -134,25 +136,28 @@ def test_a_mail_that_cannot_be_handed_over_is_tried_again(now: datetime, monkeyp
     with monkeypatch.context() as broken:
         broken.setattr(locmem.EmailBackend, "send_messages", refuse)
         with pytest.raises(ConnectionRefusedError):
-            watch(now=now)
+            notify(now=now)
     assert actions() == []
-    watch(now=now + MINUTE)
+    notify(now=now + MINUTE)
     assert len(mail.outbox) == 1
 
 
 def test_a_trouble_that_is_over_is_cleared_and_raised_anew_if_it_comes_back(now: datetime) -> None:
-    watch(now=now)
+    notify(now=now)
     beat(now + MINUTE)
-    assert watch(now=now + MINUTE) == []
-    watch(now=now + 20 * MINUTE)
+    assert notify(now=now + MINUTE) == []
+    assert subjects() == ["Over: No worker is running"]
+    ProcrastinateJob.objects.all().delete()
+    notify(now=now + 20 * MINUTE)
     assert actions() == ["alarm:raised worker", "alarm:cleared worker", "alarm:raised worker"]
     assert len(mail.outbox) == 2
 
 
-def test_a_trouble_that_lasts_is_told_again_each_day(now: datetime) -> None:
-    for hours in (0, 12, 23, 25, 26):
-        watch(now=now + hours * HOUR)
-    assert len(mail.outbox) == 2
+def test_a_trouble_that_lasts_is_mailed_once(now: datetime) -> None:
+    for hours in (0, 12, 23, 25, 100 * 24):
+        notify(now=now + hours * HOUR)
+    # Nights are missed too by then.
+    assert [each.subject for each in mail.outbox].count("No worker is running") == 1
 
 
 def test_a_queue_that_lags_and_jobs_that_failed_for_good(now: datetime) -> None:
@@ -160,7 +165,7 @@ def test_a_queue_that_lags_and_jobs_that_failed_for_good(now: datetime) -> None:
     queued("todo", now - 11 * MINUTE)
     queued("todo", now - 9 * MINUTE)
     queued("failed", now - HOUR)
-    assert watch(now=now) == ["failed jobs", "queue"]
+    assert notify(now=now) == ["failed jobs", "queue"]
     assert subjects() == ["Queued work waits", "1 background job failed"]
 
 
@@ -169,37 +174,37 @@ def test_audit_events_that_wait_for_the_syslog_server_are_told_where_there_is_on
 ) -> None:
     beat(now)
     record("client:created", by=Actor(name="x"), now=now - 11 * MINUTE)
-    assert watch(now=now) == []
+    assert notify(now=now) == []
     settings.AUDIT_SYSLOG_URL = Receiver("tcp", "127.0.0.1", 9)
-    assert watch(now=now) == ["syslog"]
+    assert notify(now=now) == ["syslog"]
     assert subjects() == ["Audit events wait for the syslog server"]
     AuditPosition.objects.create(event_id=AuditEvent.objects.latest("pk").pk, at=now)
-    assert watch(now=now) == []
+    assert notify(now=now) == []
 
 
 class TestNights:
     def test_a_fresh_service_has_missed_none(self, now: datetime) -> None:
         beat(now)
         record("client:created", by=Actor(name="x"), now=now - 25 * HOUR)
-        assert watch(now=now) == []
+        assert notify(now=now) == []
 
     def test_one_that_has_none_after_its_first_day_has(self, now: datetime) -> None:
         beat(now)
         record("client:created", by=Actor(name="x"), now=now - 27 * HOUR)
-        assert watch(now=now) == sorted(f"night: {job.name}" for job in nightly.JOBS)
+        assert notify(now=now) == sorted(f"night: {job.name}" for job in nightly.JOBS)
 
     def test_a_night_that_did_not_come_is_told_for_each_job(self, now: datetime) -> None:
         beat(now)
         night("prune_audit_log", "done", now - 27 * HOUR)
         night("expire_grace", "done", now - 3 * HOUR)
-        assert watch(now=now) == ["night: prune_audit_log"]
+        assert notify(now=now) == ["night: prune_audit_log"]
         assert subjects() == ["A night was missed: prune_audit_log"]
 
     def test_a_job_that_fails_every_night_is_missed_too(self, now: datetime) -> None:
         beat(now)
         night("sync_subscriptions", "failed", now - HOUR)
         night("expire_grace", "done", now - HOUR)
-        assert watch(now=now) == ["night: sync_subscriptions"]
+        assert notify(now=now) == ["night: sync_subscriptions"]
 
     def begun(self, at: datetime, *, jobs: list[str] | None = None) -> None:
         names = jobs or [job.name for job in nightly.JOBS]
@@ -213,7 +218,7 @@ class TestNights:
             self.begun(now - hours * HOUR)
             night(first, "done", now - hours * HOUR)
         assert nightly.missed(now=now - HOUR - HOUR) == []
-        assert watch(now=now) == sorted(f"night: {name}" for name in rest)
+        assert notify(now=now) == sorted(f"night: {name}" for name in rest)
 
     def test_a_job_that_has_come_with_a_new_version_has_until_its_night(
         self, now: datetime
@@ -224,18 +229,18 @@ class TestNights:
             night(name, "done", now - HOUR)
         self.begun(now - 50 * HOUR, jobs=known)
         self.begun(now - HOUR)
-        assert watch(now=now) == []
+        assert notify(now=now) == []
         for name in known:
             night(name, "done", now + 26 * HOUR)
         beat(now + 26 * HOUR)
-        assert watch(now=now + 26 * HOUR) == [f"night: {new}"]
+        assert notify(now=now + 26 * HOUR) == [f"night: {new}"]
 
     def test_it_is_over_with_the_next_good_run(self, now: datetime) -> None:
         beat(now)
         night("expire_grace", "done", now - 27 * HOUR)
-        watch(now=now)
+        notify(now=now)
         night("expire_grace", "done", now)
-        assert watch(now=now + MINUTE) == []
+        assert notify(now=now + MINUTE) == []
         assert actions()[-1] == "alarm:cleared night: expire_grace"
 
 
@@ -246,7 +251,7 @@ def test_a_client_whose_telemetry_is_refused_is_told_once_a_day(
     DailyShare.objects.create(day=now.date(), client_id=organisation.pk, holder_id=organisation.pk)
     name = f"telemetry: {organisation.pk} {now.date()}"
     for _ in range(2):
-        assert watch(now=now) == [name]
+        assert notify(now=now) == [name]
     assert subjects() == [f"Telemetry of {organisation} is full today"]
-    assert watch(now=now + 24 * HOUR) == ["queue", "worker"]
+    assert notify(now=now + 24 * HOUR) == ["queue", "worker"]
     assert actions()[:2] == [f"alarm:raised {name}", f"alarm:cleared {name}"]

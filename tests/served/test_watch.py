@@ -37,6 +37,9 @@ def test_a_missing_worker_is_told_once_by_all_processes_together_and_cleared_whe
             with working_off(service):
                 eventually(lambda: alarms(database)[1:] == ["alarm:cleared worker"], seconds=LONG)
                 # Before the worker is stopped, which is noticed as well.
+                eventually(lambda: len(list((tmp_path / "mail").iterdir())) > 1, seconds=LONG)
                 mails = [path.read_text() for path in (tmp_path / "mail").iterdir()]
-    assert ["Subject: No worker is running" in mail for mail in mails] == [True]
-    assert f"{service.url}/admin/" in mails[0]
+    began, ended = sorted(mails, key=lambda mail: "Subject: Over: " in mail)
+    assert "Subject: No worker is running" in began
+    assert "Subject: Over: No worker is running" in ended
+    assert f"{service.url}/admin/" in began

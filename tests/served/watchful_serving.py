@@ -12,7 +12,7 @@ STILL_SECONDS = 12
 
 
 def post_worker_init(worker: Any) -> None:
-    watch = import_string("config.composition.attention.watch.watch").__globals__
+    watch = import_string("config.composition.attention.watch.start").__globals__
     worker = import_string("config.composition.attention.operation.worker").__globals__
     watch["STILL_AFTER"] = worker["STILL_AFTER"] = timedelta(seconds=STILL_SECONDS)
     watch["EVERY_SECONDS"] = 0.5

@@ -7,9 +7,11 @@ from html import unescape
 from operator import attrgetter
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Count, Min, QuerySet, Value
 from django.http import HttpRequest
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
@@ -91,6 +93,20 @@ class Item:
     @property
     def is_alert(self) -> bool:
         return self.kind.alert is not None and getattr(self.row, "is_alert", True)
+
+    @property
+    def is_mailed_by_rule(self) -> bool:
+        return self.kind.alert is not None and self.kind.alert.is_mailed_by_rule
+
+    @property
+    def page(self) -> str:
+        """The path of the console's page about it."""
+        return reverse(f"admin:{self.kind.right.replace('.view_', '_')}_changelist")
+
+    @property
+    def what_to_do(self) -> str:
+        """The address of the console's page that says so."""
+        return f"{settings.BASE_URL}{reverse('admin:alerts')}#{self.kind.name}"
 
     def says(self, request: HttpRequest | None = None) -> SafeString:
         """The sentence, with links to what this operator may open."""

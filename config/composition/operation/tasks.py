@@ -5,7 +5,7 @@ import logging
 from django.conf import settings
 
 from accounts.audit import Actor
-from config.composition.attention import telling
+from config.composition.attention.notifying import notify
 from config.composition.operation import nightly
 from config.platform.db.connections import database_now
 from config.platform.jobs.queue import NIGHT, URGENT, periodic
@@ -24,6 +24,6 @@ def run_night(timestamp: int) -> None:
 
 
 @periodic("* * * * *", name="attention.tell", queue="attention", priority=URGENT)
-def tell(timestamp: int) -> None:
-    """Every minute: queues messages about what needs attention or does so no more."""
-    telling.tell(now=database_now())
+def notify_operators(timestamp: int) -> None:
+    """Every minute: notifies operators of alerts that have begun or ended."""
+    notify(now=database_now())

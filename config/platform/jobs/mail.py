@@ -37,14 +37,17 @@ OPEN = "Open in the console"
 WHY = "You get this mail because OPERATOR_EMAILS of this service names your address."
 
 
-def queue_for_operators(*, subject: str, text: str, path: str, label: str = OPEN) -> None:
+def queue_for_operators(
+    *, subject: str, text: str, path: str, label: str = OPEN, lock: str = ""
+) -> None:
     """Queues a mail to every operator address, with a button that opens a page of the console.
 
-    Each address has a separate job, so that a refusal of one neither stops nor repeats the mail to the others.
+    Each address has a separate job, so that a refusal of one neither stops nor repeats the mail to the others. Mails
+    of one ``lock`` are sent to an address in the order in which they were queued.
     """
     mail = for_operators(subject=subject, text=text, path=path, label=label)
     for address in settings.OPERATOR_EMAILS:
-        _queue(to=[address], **mail._asdict())
+        _queue(to=[address], lock=f"{lock} {address}" if lock else None, **mail._asdict())
 
 
 def for_operators(*, subject: str, text: str, path: str, label: str = OPEN) -> Letter:
@@ -58,8 +61,9 @@ def queue_for_person(*, to: str, mail: Letter, send_at: datetime | None = None) 
     _queue(send_at, to=[to], **mail._asdict())
 
 
-def _queue(send_at: datetime | None = None, **what: object) -> None:
-    send_mail.configure(schedule_at=send_at).defer(**what, message_id=new_message_id())
+def _queue(send_at: datetime | None = None, *, lock: str | None = None, **what: object) -> None:
+    job = send_mail.configure(schedule_at=send_at, lock=lock)
+    job.defer(**what, message_id=new_message_id())
 
 
 @task(name="mail.send", queue="mail", retry=BACKOFF)

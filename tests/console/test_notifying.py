@@ -16,9 +16,9 @@ from accounts.audit import Actor, record
 from accounts.models import Client, Session
 from accounts.sessions import reuse
 from config.composition.attention.alerts_page import rows
-from config.composition.attention.telling import post, tell
-from config.composition.attention.watch import watch
-from config.models import ToldItem
+from config.composition.attention.by_webhook import post
+from config.composition.attention.notifying import notify
+from config.models import Notification
 from config.platform.attention import in_order
 from config.platform.env.secret_files import Secret
 from config.platform.http.errors import Broken, ExchangeError
@@ -78,22 +78,22 @@ def test_a_thing_is_told_once_and_once_more_when_it_is_over(
     webhook: Webhook, now: datetime
 ) -> None:
     for minutes in range(3):
-        tell(now=now + minutes * MINUTE)
+        notify(now=now + minutes * MINUTE)
         work()
     assert heads(webhook) == [MISSED]
     night("expire_grace", "done", now)
     for minutes in range(3):
-        tell(now=now + minutes * MINUTE)
+        notify(now=now + minutes * MINUTE)
         work()
     assert heads(webhook) == [MISSED, f"Over: {MISSED}"]
-    assert not ToldItem.objects.exists()
+    assert not Notification.objects.exists()
 
 
 @pytest.mark.usefixtures("_missed")
 def test_a_message_links_to_the_console_and_to_what_to_do(
     webhook: Webhook, now: datetime, console: Browser
 ) -> None:
-    tell(now=now)
+    notify(now=now)
     work()
     _, page, meaning = webhook.texts[0].splitlines()
     assert page == "https://shell.test/admin/accounts/auditevent/"
@@ -111,7 +111,7 @@ def test_every_kind_that_is_told_has_a_row_of_what_to_do() -> None:
 
 @pytest.mark.usefixtures("_missed")
 def test_a_mail_has_the_same_links(now: datetime) -> None:
-    watch(now=now)
+    notify(now=now)
     [job] = ProcrastinateJob.objects.filter(task_name="mail.send")
     assert "https://shell.test/admin/accounts/auditevent/" in job.args["text"]
     assert "https://shell.test/admin/alerts/#night" in job.args["html"]
@@ -119,7 +119,7 @@ def test_a_mail_has_the_same_links(now: datetime) -> None:
 
 @pytest.mark.usefixtures("_missed")
 def test_workers_that_look_at_once_tell_it_once(webhook: Webhook, now: datetime) -> None:
-    race(*[lambda: tell(now=now)] * 4)
+    race(*[lambda: notify(now=now)] * 4)
     assert len(jobs()) == 1
     race(work, work)
     assert heads(webhook) == [MISSED]
@@ -127,7 +127,7 @@ def test_workers_that_look_at_once_tell_it_once(webhook: Webhook, now: datetime)
 
 @pytest.mark.usefixtures("_missed")
 def test_a_webhook_that_is_away_is_told_all_of_it_later(webhook: Webhook, now: datetime) -> None:
-    tell(now=now)
+    notify(now=now)
     [job] = jobs()
     for webhook.status in (503, 404, 302):
         with pytest.raises(Broken) as refusal:
@@ -140,7 +140,7 @@ def test_a_webhook_that_is_away_is_told_all_of_it_later(webhook: Webhook, now: d
     assert job.scheduled_at is not None
     webhook.texts.clear()
     night("expire_grace", "done", now)
-    tell(now=now + MINUTE)
+    notify(now=now + MINUTE)
     webhook.status = 200
     post(**job.args)
     assert heads(webhook) == [MISSED, f"Over: {MISSED}"]
@@ -153,7 +153,7 @@ def test_a_webhook_that_is_away_is_told_all_of_it_later(webhook: Webhook, now: d
 def test_a_worker_that_dies_between_post_and_mark_tells_it_again(
     webhook: Webhook, now: datetime
 ) -> None:
-    tell(now=now)
+    notify(now=now)
     [job] = jobs()
 
     def die() -> NoReturn:
@@ -170,43 +170,43 @@ def test_a_worker_that_dies_between_post_and_mark_tells_it_again(
 
 @pytest.mark.usefixtures("_missed")
 def test_an_answer_that_is_lost_is_no_success(webhook: Webhook, now: datetime) -> None:
-    tell(now=now)
+    notify(now=now)
     [job] = jobs()
     webhook.status = 0
     with pytest.raises(ExchangeError) as failure:
         post(**job.args)
     assert webhook.secret not in str(failure.value)
-    assert ToldItem.objects.get().told_at is None
+    assert Notification.objects.get().notified_at is None
 
 
 @pytest.mark.usefixtures("_missed")
 def test_a_finding_back_before_its_end_is_told_is_not_over(webhook: Webhook, now: datetime) -> None:
-    tell(now=now)
+    notify(now=now)
     work()
     beat(now - HOUR + MINUTE)
     night("expire_grace", "done", now)
-    tell(now=now)
-    ToldItem.objects.filter(name__startswith="night").update(over_at=now)
+    notify(now=now)
+    Notification.objects.filter(name__startswith="night").update(ended_at=now)
     night("expire_grace", "done", now + MINUTE)
-    tell(now=now + 28 * HOUR)
-    assert ToldItem.objects.get(name="night: expire_grace").over_at is None
+    notify(now=now + 28 * HOUR)
+    assert Notification.objects.get(name="night: expire_grace").ended_at is None
 
 
 def test_nobody_is_told_without_an_address(now: datetime) -> None:
     assert configured.ALERT_WEBHOOK_URL() == ""
     beat(now)
     queued("failed", now - HOUR)
-    tell(now=now)
-    assert not ToldItem.objects.exists()
+    notify(now=now)
+    assert not Notification.objects.exists()
 
 
 def test_a_worker_that_stands_still_is_told_by_the_web(webhook: Webhook, now: datetime) -> None:
     beat(now - 6 * MINUTE)
     for minutes in range(2):
-        watch(now=now + minutes * MINUTE)
+        notify(now=now + minutes * MINUTE)
     assert heads(webhook) == ["No worker is running"]
     beat(now + 2 * MINUTE)
-    tell(now=now + 2 * MINUTE)
+    notify(now=now + 2 * MINUTE)
     work()
     assert heads(webhook)[1:] == ["Over: No worker is running"]
 
@@ -223,7 +223,7 @@ def test_no_person_is_named_and_a_client_is_no_markup(
     session = Session.objects.filter(user=world.person).first()
     assert session
     record(reuse.ACTION, session, by=by, now=now - MINUTE)
-    tell(now=now)
+    notify(now=now)
     work()
     client = "A &lt;!channel&gt; &amp; Co"
     assert sorted(heads(webhook)) == [
@@ -236,7 +236,7 @@ def test_no_person_is_named_and_a_client_is_no_markup(
     # It becomes graver.
     Budget.objects.update(spent=100, exceeded_at=now)
     for _ in range(2):
-        tell(now=now + MINUTE)
+        notify(now=now + MINUTE)
         work()
     assert heads(webhook)[4:] == [f"{client} has spent its budget: its model calls are refused"]
 

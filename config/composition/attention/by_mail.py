@@ -1,0 +1,107 @@
+"""Notifies the addresses of ``OPERATOR_EMAILS``, with an audit event of each alert that is raised and cleared.
+
+A worker sends the mails, in order for each alert and address. While none runs, this process sends them itself.
+"""
+
+import logging
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from datetime import datetime
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from accounts.audit import Actor, record
+from accounts.models import AuditEvent
+from config.composition.attention.items import Item
+from config.composition.attention.operation import WORKER
+from config.models import MailNotification
+from config.platform.jobs.mail import Refused, deliver, for_operators, queue_for_operators
+
+log = logging.getLogger(__name__)
+
+RAISED, CLEARED = "alarm:raised", "alarm:cleared"
+WATCH = Actor(name="the watch")
+ENDED = "The condition of this alert has ended."
+# Sends a mail about a row, of a subject and a text.
+Send = Callable[[MailNotification, str, str], None]
+
+
+def is_on() -> bool:
+    return True
+
+
+def rows() -> QuerySet[MailNotification]:
+    return MailNotification.objects.all()
+
+
+def begin(item: Item, *, now: datetime) -> None:
+    """Notes an alert that has begun or become graver."""
+    subject, text = item.notice()
+    is_mailed = item.is_mailed_by_rule or _is_raised(item.name)
+    anew = {
+        "level": item.level,
+        "subject": subject,
+        "text": f"{text}\n\n[What to do] {item.what_to_do}".strip(),
+        "path": item.page,
+        "notified_at": now if is_mailed else None,
+        "ended_at": None,
+    }
+    MailNotification.objects.update_or_create(name=item.name, defaults=anew)
+
+
+def queue(changed: Collection[str], *, is_worked_off: bool, now: datetime) -> None:
+    """Queues what waits, also what this or another process could not send without a worker."""
+    for row in _waiting() if is_worked_off else ():
+        _notify(row, _queue, now=now)
+
+
+def send(*, now: datetime) -> None:
+    """Sends what waits, without a worker. A mail that cannot be handed over is tried again a minute later.
+
+    A mail that is refused for good is not; the console shows it.
+    """
+    for row in _waiting():
+        _notify(row, _deliver, now=now)
+
+
+def _is_raised(name: str) -> bool:
+    """Whether the release before, which keeps no row, has mailed operators about a new alert."""
+    events = AuditEvent.objects.filter(action__in=(RAISED, CLEARED), target=name)
+    last = events.order_by("-at", "-id").first()
+    return bool(last and last.action == RAISED) and not rows().filter(name=name).exists()
+
+
+def _waiting() -> list[MailNotification]:
+    waiting = Q(notified_at=None) | Q(ended_at__isnull=False)
+    return list(rows().filter(waiting).order_by("pk"))
+
+
+def _notify(row: MailNotification, send: Send, *, now: datetime) -> None:
+    """Mails what is not notified of an alert yet, and again after a crash before it was marked."""
+    if row.notified_at is None:
+        if row.name == WORKER:
+            log.error("worker_stands_still")
+        send(row, row.subject, row.text)
+        row.notified_at = now
+        with transaction.atomic():
+            row.save(update_fields=["notified_at"])
+            after = {"says": row.subject}
+            record(RAISED, row.name, by=WATCH, now=now, target_id=row.name, after=after)
+    if row.ended_at:
+        send(row, f"Over: {row.subject}", ENDED)
+        with transaction.atomic():
+            row.delete()
+            record(CLEARED, row.name, by=WATCH, now=now, target_id=row.name)
+
+
+def _queue(row: MailNotification, subject: str, text: str) -> None:
+    queue_for_operators(subject=subject, text=text, path=row.path, lock=f"alert {row.name}")
+
+
+def _deliver(row: MailNotification, subject: str, text: str) -> None:
+    if settings.OPERATOR_EMAILS:
+        mail = for_operators(subject=subject, text=text, path=row.path)
+        with suppress(Refused):
+            deliver(to=settings.OPERATOR_EMAILS, **mail._asdict())

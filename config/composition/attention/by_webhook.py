@@ -1,0 +1,86 @@
+"""Notifies a channel of the operators: a job for each alert posts to ``ALERT_WEBHOOK_URL`` as Slack takes it.
+
+A worker that is killed between a post and its mark posts it again.
+"""
+
+import json
+import time
+from collections.abc import Collection
+from datetime import datetime
+from html import escape
+
+from django.conf import settings
+from django.db.models import QuerySet
+
+from config.composition.attention.items import Item
+from config.models import Notification
+from config.platform.db.connections import database_now, release_connection
+from config.platform.http.errors import Broken
+from config.platform.http.exchange import exchange_once
+from config.platform.jobs.queue import BACKOFF, task
+
+
+def is_on() -> bool:
+    return bool(settings.ALERT_WEBHOOK_URL())
+
+
+def rows() -> QuerySet[Notification]:
+    return Notification.objects.all()
+
+
+def begin(item: Item, *, now: datetime) -> None:
+    """Notes an alert that has begun or become graver."""
+    anew = {"text": _text(item), "level": item.level, "notified_at": None, "ended_at": None}
+    Notification.objects.update_or_create(name=item.name, defaults=anew)
+
+
+def queue(changed: Collection[str], *, is_worked_off: bool, now: datetime) -> None:
+    """Queues a post about each alert that has changed, also without a worker: the next one finds its job."""
+    for row in rows().filter(name__in=changed).order_by("pk"):
+        # The lock keeps two workers from posting about one alert at once.
+        post.configure(lock=f"told item {row.pk}").defer(pk=row.pk)
+
+
+def send(*, now: datetime) -> None:
+    """Posts what waits, without a worker; its jobs find nothing left to do."""
+    for pk in rows().values_list("pk", flat=True):
+        post(pk)
+
+
+@task(name="attention.post", queue="mail", retry=BACKOFF)
+def post(pk: int) -> None:
+    """Posts what is not notified of an alert yet, and again after a crash before it was marked."""
+    row = Notification.objects.filter(pk=pk).first()
+    if row and row.notified_at is None:
+        _post(row.text)
+        # Not if it has become graver meanwhile, of which another job notifies.
+        Notification.objects.filter(pk=pk, level=row.level).update(notified_at=database_now())
+        row = Notification.objects.filter(pk=pk).first()
+    if row and row.notified_at and row.ended_at:
+        _post(f"Over: {row.text}")
+        row.delete()
+
+
+def _text(item: Item) -> str:
+    """The subject, in which names of clients are no markup of Slack's, and addresses."""
+    subject, _ = item.notice()
+    page = f"{settings.BASE_URL}{item.page}"
+    return f"{escape(subject, quote=False)}\n{page}\nWhat to do: {item.what_to_do}"
+
+
+def _post(text: str) -> None:
+    release_connection()
+    if not (url := settings.ALERT_WEBHOOK_URL()):
+        return
+    with exchange_once(
+        "POST",
+        url,
+        headers={"Content-Type": "application/json"},
+        body=json.dumps({"text": text}).encode(),
+        limit=64 * 1024,
+        silence=10.0,
+        deadline=time.monotonic() + 30.0,
+    ) as exchange:
+        status = exchange.await_head().status
+    if not 200 <= status < 300:
+        raise Broken(f"The webhook answers {status}.", sent=True)
