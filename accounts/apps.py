@@ -3,4 +3,4 @@ from config.platform import declarations
 
 class AccountsConfig(declarations.DeclaringApp):
     name = "accounts"
-    declaring = ("attention",)
+    declaring = ("admin.finders", "attention")

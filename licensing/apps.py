@@ -3,4 +3,4 @@ from config.platform import declarations
 
 class LicensingConfig(declarations.DeclaringApp):
     name = "licensing"
-    declaring = ("attention",)
+    declaring = ("admin.finders", "attention")

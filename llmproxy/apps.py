@@ -4,4 +4,4 @@ from config.platform import declarations
 class ModelProxyConfig(declarations.DeclaringApp):
     name = "llmproxy"
     verbose_name = "model proxy"
-    declaring = ("attention",)
+    declaring = ("admin.finders", "attention")

@@ -3,4 +3,4 @@ from config.platform import declarations
 
 class ReleasesConfig(declarations.DeclaringApp):
     name = "releases"
-    declaring = ("attention",)
+    declaring = ("admin.finders", "attention")

@@ -19,6 +19,7 @@ from config.composition.operation.nightly import last_runs
 from config.console.action_views import page_of
 from config.console.actions import Action, BulkAction, Result, apply_to_each
 from config.console.base import ConsoleAdmin, uuid_in
+from config.console.finders import Finder, Term, finders
 from config.console.lists.columns import ChoiceFilter, moment, state
 from config.console.tables import Chip, Column, Link, Row, Table
 from config.platform.text.forms import email_form
@@ -226,3 +227,11 @@ class JobAdmin(ConsoleAdmin):
 # The package's own page shows arguments and offers to abort.
 admin.site.unregister(ProcrastinateJob)
 admin.site.register(ProcrastinateJob, JobAdmin)
+
+
+finders.add(
+    Finder(
+        "Jobs", 130, ProcrastinateJob, Term.number, "Job, Number, Status",
+        lambda row: (str(row.pk), row.status), name=lambda row: row.task_name,
+    )
+)  # fmt: skip

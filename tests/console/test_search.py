@@ -11,8 +11,8 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor
 from accounts.models import Role, Session, User
-from config.composition.search import KINDS, SHOWN
 from config.console.action_views import page_of
+from config.console.finders import SHOWN, finders
 from llmproxy.models import LanguageModel, PersonalKey
 from releases.models import ShellRelease
 from tests.conftest import Browser
@@ -52,6 +52,21 @@ def opened(browser: Browser, text: str) -> str:
     assert answer.status_code == 302, found(browser, text)
     assert browser.get(answer["Location"]).status_code == 200
     return str(answer["Location"])
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Clients", "People", "Calls", "Refusals", "Sessions", "Personal keys", "Models",
+        "Providers", "Channels", "Releases", "Apps", "App versions", "Jobs", "Audit",
+    ],
+)  # fmt: skip
+def test_an_app_declares_the_finder_of(title: str) -> None:
+    assert finders[title].title == title
+
+
+def test_finders_have_places_of_their_own() -> None:
+    assert len({finder.place for finder in finders}) == len(list(finders))
 
 
 def test_a_whole_id_opens_its_row(console: Browser, all_of_it: World) -> None:
@@ -161,8 +176,7 @@ def test_each_role_finds_what_it_may_list_and_every_link_opens(
             assert browser.get(answer["Location"]).status_code == 200
             continue
         for title, table in answer.context["tables"]:
-            [kind] = [each for each in KINDS if each.title == title]
-            meta = kind.model._meta
+            meta = finders[title].model._meta
             assert operator.has_perm(f"{meta.app_label}.view_{meta.model_name}")
             for row in table.rows:
                 assert browser.get(row.href).status_code == 200, (role, row.href)

@@ -1,0 +1,119 @@
+"""The finders of the console's search, which apps declare beside their pages."""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import chain
+from operator import or_
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db.models import Model, Q
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from config.console.action_views import page_of
+from config.console.tables import Column, Link, Row, Table
+from config.platform.declarations import Declarations
+from config.platform.text.forms import email_form
+
+SHOWN = 10
+# Nothing has a longer name.
+LONGEST = 254
+# An id, or its beginning as pages show it.
+BEGINNING = re.compile(r"[0-9a-f]{8}-?[0-9a-f-]{0,27}")
+LARGEST = 2**63 - 1
+
+
+class Term:
+    """What was typed, and how rows are looked up by it."""
+
+    def __init__(self, typed: str) -> None:
+        self.text = typed.strip().rstrip("…")[:LONGEST]
+        self.hex = self.text.lower().replace("-", "")
+        is_id = BEGINNING.fullmatch(self.text.lower()) and len(self.hex) <= 32
+        self.ids = [UUID(self.hex.ljust(32, end)) for end in "0f"] if is_id else []
+
+    @property
+    def name(self) -> str:
+        """The text as a whole id or another name has it, in small letters."""
+        return str(self.ids[0]) if self.is_whole else self.text.lower()
+
+    @property
+    def email_form(self) -> str:
+        """The text as the form of a whole email."""
+        return email_form(self.text)
+
+    def id(self, name: str = "id") -> Q:
+        """Rows whose id begins with it."""
+        return Q(**{f"{name}__range": self.ids}) if self.ids else Q(pk__in=())
+
+    def word(self, *lookups: str) -> Q:
+        """Rows by lookups of a text, which an id is not."""
+        found = (
+            Q(**{lookup: self.text.lower() if lookup[:5] == "email" else self.text})
+            for lookup in lookups
+            if not self.ids
+        )
+        return reduce(or_, found, Q(pk__in=()))
+
+    def request_id(self, lookup: str) -> Q:
+        """Rows by a request id: this service's are ids, and a caller's may be any word."""
+        either: Any = {self.text, str(self.ids[0])} if self.is_whole else {self.text}
+        if lookup.endswith("contains"):
+            return reduce(or_, (Q(**{lookup: [each]}) for each in either))
+        return Q(**{f"{lookup}__in": either})
+
+    def number(self) -> Q:
+        is_number = self.hex.isdecimal() and int(self.hex) <= LARGEST
+        return Q(pk=int(self.hex)) if is_number else Q(pk__in=())
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.hex) == 32 and bool(self.ids)
+
+
+class Finder(NamedTuple):
+    """Finds the rows of one model, and names the cells of a row after its name, with their labels."""
+
+    title: str
+    # Its place among the tables that are found.
+    place: int
+    model: type[Model]
+    query: Callable[[Term], Q]
+    labels: str
+    cells: Callable[[Any], Sequence[Any]]
+    name: Callable[[Any], Any] = str
+    related: Sequence[str] = ()
+    order: Sequence[str] = ()
+    # The attributes of which a match of the whole text opens the row at once.
+    whole: Sequence[str] = ()
+
+    def found(self, term: Term) -> list[Any]:
+        """The rows, one more than are shown if there are more."""
+        model: Any = self.model
+        rows = model.objects.filter(self.query(term))
+        rows = rows.select_related(*self.related) if self.related else rows
+        return list(rows.order_by(*self.order)[: SHOWN + 1])
+
+    def is_it(self, row: Any, term: Term) -> bool:
+        """Whether the text is the row's id, or another name that it has alone."""
+        values = [row.pk, *(getattr(row, each) for each in self.whole)]
+        names = chain.from_iterable(each if isinstance(each, list) else [each] for each in values)
+        return not {term.name, term.email_form}.isdisjoint(str(each).lower() for each in names)
+
+    def table(self, rows: Sequence[Any], term: Term) -> Table:
+        model = self.model._meta.label_lower.replace(".", "_")  # noqa: SLF001 - documented
+        address = f"{reverse(f'admin:{model}_changelist')}?{urlencode({'q': term.text})}"
+        return Table(
+            [Column(label) for label in self.labels.split(", ")],
+            [Row([self.name(row), *self.cells(row)], href=page_of(row)) for row in rows[:SHOWN]],
+            more=Link(f"All {self.title.lower()}", address) if len(rows) > SHOWN else None,
+        )
+
+
+finders: Declarations[Finder] = Declarations(lambda finder: finder.title)
+
+
+def short_id(row: Any) -> str:
+    return f"{str(row.pk)[:8]}…"
