@@ -19,7 +19,7 @@ def full(now: datetime) -> QuerySet[Client]:
 
 def refused(clients: QuerySet[Client], now: datetime) -> Iterator[Finding]:
     for client in clients:
-        # Of each day: operators hear of the next one too.
+        # A name of each day: operators are notified of the next one too.
         day = now.astimezone(UTC).date()
         yield Finding(pk=f"{client.pk} {day}", client=client, megabytes=settings.TELEMETRY_DAILY_MB)
 

@@ -1,4 +1,4 @@
-"""What needs attention: every kind is told with whom it concerns, since when, and the action that answers it."""
+"""What needs attention: every kind says whom it concerns, since when, and the action that answers it."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -50,12 +50,12 @@ def test_every_kind_has_a_sentence_a_place_and_as_an_alert_a_notice() -> None:
     assert len({kind.place for kind in kinds}) == len(PAGES)
 
 
-def told(now: datetime, kind: str) -> list[Item]:
+def found(now: datetime, kind: str) -> list[Item]:
     return [item for item in items(now=now) if item.kind.name == kind]
 
 
 def one(now: datetime, kind: str) -> Item:
-    [item] = told(now, kind)
+    [item] = found(now, kind)
     return item
 
 
@@ -73,7 +73,7 @@ def act(rf: Any, operator: User) -> Any:
     return label
 
 
-def test_a_halted_channel_is_told(world: World, act: Any, now: datetime) -> None:
+def test_a_halted_channel_needs_attention(world: World, act: Any, now: datetime) -> None:
     ShellChannel.objects.update(halted_at=now - HOUR)
     item = one(now, "channel")
     assert str(item) == "Channel stable is halted. Its shells are offered nothing."
@@ -82,7 +82,7 @@ def test_a_halted_channel_is_told(world: World, act: Any, now: datetime) -> None
     assert act(item, now=now) == "Resume"
 
 
-def test_a_stopped_person_is_told_with_the_reason(
+def test_a_stopped_person_is_named_with_the_reason(
     world: World, by: Actor, act: Any, now: datetime
 ) -> None:
     reason = "A {loop} in a <macro>."
@@ -95,7 +95,7 @@ def test_a_stopped_person_is_told_with_the_reason(
 def test_many_of_a_kind_are_summed(world: World, by: Actor, now: datetime) -> None:
     for person in world.people:
         stop_model_calls(user_id=person.pk, ends_at=None, reason="x", by=by, now=now)
-    *named, rest = told(now, "stopped")
+    *named, rest = found(now, "stopped")
     assert len(named) == SHOWN
     assert str(rest) == f"{len(world.people) - SHOWN} more people are stopped."
 
@@ -112,13 +112,13 @@ def used(person: User, share: int, now: datetime) -> None:
     Alert.objects.create(user=person, kind=kind, period=month, used=1, cap=cap, noticed_at=now)
 
 
-def test_caps_reached_and_near_are_told_by_the_caps_of_now(
+def test_caps_reached_and_near_need_attention_by_the_caps_of_now(
     world: World, by: Actor, now: datetime
 ) -> None:
     Alert.objects.all().delete()
     used(world.people[6], 100, now)
     used(world.people[7], 85, now)
-    reached, near = told(now, "cap")
+    reached, near = found(now, "cap")
     assert (
         str(reached)
         == f"{world.people[6]} is at the cap of output tokens: 10,000 of 10,000 (100 %)."
@@ -129,10 +129,10 @@ def test_caps_reached_and_near_are_told_by_the_caps_of_now(
     end = now + timedelta(days=20)
     for person in world.people[6:]:
         grant_override(user_id=person.pk, allowance=more, ends_at=end, reason="x", by=by, now=now)
-    assert told(now, "cap") == []
+    assert found(now, "cap") == []
 
 
-def test_budgets_are_told_with_their_forecast(
+def test_budgets_need_attention_with_their_forecast(
     world: World, by: Actor, act: Any, now: datetime
 ) -> None:
     set_budget(client_id=world.client.pk, monthly=10_000_000, reason="x", by=by, now=now)
@@ -153,7 +153,7 @@ def test_budgets_are_told_with_their_forecast(
     assert (item.level, act(item, now=now)) == (Level.ACT, "Set budget")
 
 
-def test_graces_decisions_and_overrides_that_end_soon_are_told(
+def test_graces_decisions_and_overrides_that_end_soon_need_attention(
     world: World, by: Actor, act: Any, now: datetime
 ) -> None:
     item = one(now, "licence")
@@ -164,14 +164,14 @@ def test_graces_decisions_and_overrides_that_end_soon_are_told(
         ends_at=now + timedelta(days=2), reason="x", by=by, now=now,
     )  # fmt: skip
     assert str(one(now, "licence")).startswith("The decision that Acme is active ends ")
-    assert told(now, "override") == []
+    assert found(now, "override") == []
     later = now + timedelta(days=5)
-    named = told(later, "override")
+    named = found(later, "override")
     assert len(named) == SHOWN
     assert str(named[0]).startswith(f"The override of {world.people[0]} ends ")
 
 
-def test_a_held_suspension_is_told(world: World, act: Any, now: datetime) -> None:
+def test_a_held_suspension_needs_attention(world: World, act: Any, now: datetime) -> None:
     Brake.objects.create(job="expire_grace", licence_ids=[1, 2], clients=2, noticed_at=now)
     item = one(now, "suspensions")
     assert str(item) == "expire_grace waits for you: it would suspend 2 of 2 clients."
@@ -188,7 +188,7 @@ def provider(world: World) -> Iterator[Provider]:
     cache.clear()
 
 
-def test_a_failing_an_unreachable_and_a_paused_provider_are_told(
+def test_a_failing_an_unreachable_and_a_paused_provider_need_attention(
     provider: Provider, act: Any, now: datetime
 ) -> None:
     for _ in range(5):
@@ -208,7 +208,7 @@ def test_a_failing_an_unreachable_and_a_paused_provider_are_told(
     )
 
 
-def test_routes_without_prices_are_told_by_name_and_spare_ones_apart(
+def test_routes_without_prices_are_named_and_spare_ones_apart(
     provider: Provider, by: Actor, act: Any, now: datetime
 ) -> None:
     small = LanguageModel.objects.get(name="small")
@@ -217,9 +217,9 @@ def test_routes_without_prices_are_told_by_name_and_spare_ones_apart(
         provider=Provider.objects.get_or_create(name="default")[0],
         defaults={"provider_name": "x", "order": 0},
     )
-    assert told(now, "unpriced") == []
+    assert found(now, "unpriced") == []
     set_budget(client_id=Client.objects.first().pk, monthly=10, reason="x", by=by, now=now)  # type: ignore[union-attr]
-    first, spare = told(now, "unpriced")
+    first, spare = found(now, "unpriced")
     assert str(first).startswith("The route small at default has no prices")
     assert str(spare).startswith("The spare route small at fast has no prices")
     assert act(first, now=now) == "Set prices"
@@ -227,7 +227,7 @@ def test_routes_without_prices_are_told_by_name_and_spare_ones_apart(
     assert str(one(now, "unpriced")).startswith("The route small at fast")
 
 
-def test_abandoned_calls_and_implausible_reports_are_told(
+def test_abandoned_calls_and_implausible_reports_need_attention(
     world: World, act: Any, now: datetime
 ) -> None:
     call = UsageRecord.objects.filter(state="settled").first()
@@ -235,16 +235,18 @@ def test_abandoned_calls_and_implausible_reports_are_told(
     same = {"user": world.person, "period": Period.of(now).day, "used": 34, "cap": 20}
     Alert.objects.create(kind=Alert.Kind.ABANDONED, noticed_at=now, **same)
     Alert.objects.create(kind=Alert.Kind.REPORT, noticed_at=now, record_id=call.pk, **same)
-    report, item = sorted(told(now, "alert"), key=lambda each: each.row.kind, reverse=True)
+    report, item = sorted(found(now, "alert"), key=lambda each: each.row.kind, reverse=True)
     assert str(item) == f"{world.person} abandoned 34 calls within an hour."
     assert act(item, now=now) == "Stop model calls"
     assert str(report).startswith("The report of a provider on a call of ")
     assert act(report, now=now) is None
     Alert.objects.update(told_at=now)
-    assert told(now + timedelta(days=2), "alert") == []
+    assert found(now + timedelta(days=2), "alert") == []
 
 
-def test_the_reuse_of_a_token_is_told_for_a_day(world: World, act: Any, now: datetime) -> None:
+def test_the_reuse_of_a_token_needs_attention_for_a_day(
+    world: World, act: Any, now: datetime
+) -> None:
     session = Session.objects.filter(user=world.person).first()
     assert session is not None
     by = Actor(name="whoever presented the token")
@@ -252,10 +254,12 @@ def test_the_reuse_of_a_token_is_told_for_a_day(world: World, act: Any, now: dat
     item = one(now, "reuse")
     assert str(item).startswith(f"A replaced token of {world.person} was presented again")
     assert (item.since, act(item, now=now)) == (now, "End all sessions")
-    assert told(now + timedelta(days=2), "reuse") == []
+    assert found(now + timedelta(days=2), "reuse") == []
 
 
-def test_a_failed_purge_is_told(world: World, act: Any, now: datetime, settings: Any) -> None:
+def test_a_failed_purge_needs_attention(
+    world: World, act: Any, now: datetime, settings: Any
+) -> None:
     settings.CDN_PURGE = "purge"
     channel = ShellChannel.objects.get()
     Purge.objects.create(

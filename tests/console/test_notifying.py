@@ -1,4 +1,4 @@
-"""The operators' channel hears of each thing once, and once more when it is over."""
+"""Alerts are posted to the operators' channel when they begin and when they end."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -74,7 +74,7 @@ def heads(webhook: Webhook) -> list[str]:
 
 
 @pytest.mark.usefixtures("_missed")
-def test_a_thing_is_told_once_and_once_more_when_it_is_over(
+def test_an_alert_is_notified_once_when_it_begins_and_once_when_it_ends(
     webhook: Webhook, now: datetime
 ) -> None:
     for minutes in range(3):
@@ -103,7 +103,7 @@ def test_a_message_links_to_the_console_and_to_what_to_do(
     assert "run the command of that name" in shown
 
 
-def test_every_kind_that_is_told_has_a_row_of_what_to_do() -> None:
+def test_every_alert_says_what_to_do() -> None:
     assert [kind for kind, _, step in rows() if step] == [
         kind.name for kind in in_order() if kind.alert
     ]
@@ -118,7 +118,7 @@ def test_a_mail_has_the_same_links(now: datetime) -> None:
 
 
 @pytest.mark.usefixtures("_missed")
-def test_workers_that_look_at_once_tell_it_once(webhook: Webhook, now: datetime) -> None:
+def test_workers_that_look_at_once_notify_once(webhook: Webhook, now: datetime) -> None:
     race(*[lambda: notify(now=now)] * 4)
     assert len(jobs()) == 1
     race(work, work)
@@ -126,7 +126,7 @@ def test_workers_that_look_at_once_tell_it_once(webhook: Webhook, now: datetime)
 
 
 @pytest.mark.usefixtures("_missed")
-def test_a_webhook_that_is_away_is_told_all_of_it_later(webhook: Webhook, now: datetime) -> None:
+def test_a_webhook_that_is_away_gets_all_of_it_later(webhook: Webhook, now: datetime) -> None:
     notify(now=now)
     [job] = jobs()
     for webhook.status in (503, 404, 302):
@@ -150,7 +150,7 @@ def test_a_webhook_that_is_away_is_told_all_of_it_later(webhook: Webhook, now: d
 
 
 @pytest.mark.usefixtures("_missed")
-def test_a_worker_that_dies_between_post_and_mark_tells_it_again(
+def test_a_worker_that_dies_between_post_and_mark_posts_again(
     webhook: Webhook, now: datetime
 ) -> None:
     notify(now=now)
@@ -180,7 +180,9 @@ def test_an_answer_that_is_lost_is_no_success(webhook: Webhook, now: datetime) -
 
 
 @pytest.mark.usefixtures("_missed")
-def test_a_finding_back_before_its_end_is_told_is_not_over(webhook: Webhook, now: datetime) -> None:
+def test_an_alert_back_before_its_end_is_posted_has_not_ended(
+    webhook: Webhook, now: datetime
+) -> None:
     notify(now=now)
     work()
     beat(now - HOUR + MINUTE)
@@ -192,7 +194,7 @@ def test_a_finding_back_before_its_end_is_told_is_not_over(webhook: Webhook, now
     assert Notification.objects.get(name="night: expire_grace").ended_at is None
 
 
-def test_nobody_is_told_without_an_address(now: datetime) -> None:
+def test_nothing_is_posted_without_an_address(now: datetime) -> None:
     assert configured.ALERT_WEBHOOK_URL() == ""
     beat(now)
     queued("failed", now - HOUR)
@@ -200,7 +202,7 @@ def test_nobody_is_told_without_an_address(now: datetime) -> None:
     assert not Notification.objects.exists()
 
 
-def test_a_worker_that_stands_still_is_told_by_the_web(webhook: Webhook, now: datetime) -> None:
+def test_the_web_posts_that_no_worker_runs(webhook: Webhook, now: datetime) -> None:
     beat(now - 6 * MINUTE)
     for minutes in range(2):
         notify(now=now + minutes * MINUTE)

@@ -64,7 +64,7 @@ def test_all_is_well_and_nobody_hears_of_it(now: datetime) -> None:
     assert subjects() == actions() == []
 
 
-def test_a_worker_that_stands_still_is_told_by_a_mail_that_needs_no_worker(
+def test_a_worker_that_stands_still_is_mailed_without_a_worker(
     now: datetime, settings: Any
 ) -> None:
     beat(now - 6 * MINUTE)
@@ -96,7 +96,7 @@ def tick(at: datetime) -> None:
         )
 
 
-def test_a_clock_that_is_ahead_proves_no_life_and_is_told(now: datetime) -> None:
+def test_a_clock_that_is_ahead_proves_no_life_and_is_an_alert(now: datetime) -> None:
     tick(now + HOUR)
     assert notify(now=now) == ["clock", "worker"]
     beat(now)
@@ -169,7 +169,7 @@ def test_a_queue_that_lags_and_jobs_that_failed_for_good(now: datetime) -> None:
     assert subjects() == ["Queued work waits", "1 background job failed"]
 
 
-def test_audit_events_that_wait_for_the_syslog_server_are_told_where_there_is_one(
+def test_audit_events_that_wait_for_the_syslog_server_are_an_alert_where_there_is_one(
     now: datetime, settings: Any
 ) -> None:
     beat(now)
@@ -193,7 +193,7 @@ class TestNights:
         record("client:created", by=Actor(name="x"), now=now - 27 * HOUR)
         assert notify(now=now) == sorted(f"night: {job.name}" for job in nightly.JOBS)
 
-    def test_a_night_that_did_not_come_is_told_for_each_job(self, now: datetime) -> None:
+    def test_a_night_that_did_not_come_is_mailed_for_each_job(self, now: datetime) -> None:
         beat(now)
         night("prune_audit_log", "done", now - 27 * HOUR)
         night("expire_grace", "done", now - 3 * HOUR)
@@ -244,7 +244,7 @@ class TestNights:
         assert actions()[-1] == "alarm:cleared night: expire_grace"
 
 
-def test_a_client_whose_telemetry_is_refused_is_told_once_a_day(
+def test_a_client_whose_telemetry_is_refused_is_mailed_once_a_day(
     now: datetime, organisation: Client
 ) -> None:
     beat(now)

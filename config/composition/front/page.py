@@ -107,7 +107,7 @@ PANELS = (
 
 
 def at_a_glance(request: HttpRequest, *, now: datetime) -> dict[str, Any]:
-    """The content of the front page. Nights are told in one line until an item is about them."""
+    """The content of the front page. Nights are summed in one line unless an item is about them."""
     user: Any = request.user
     found = listing.items(now=now, operator=user)
     calm = all(item.kind.name != "night" for item in found)

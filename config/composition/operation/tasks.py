@@ -1,4 +1,4 @@
-"""The worker's night, and what it tells operators."""
+"""The worker's night, and its notifications of operators."""
 
 import logging
 
