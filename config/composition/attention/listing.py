@@ -1,6 +1,6 @@
 """All that needs attention, in order, each kind found by a short query by index or over a small table.
 
-The front page shows each operator what their roles may see; ``config.composition.attention.watch`` mails some of it.
+The front page shows each operator what their roles may see; alerts are notified by mail and webhook.
 """
 
 from collections.abc import Iterator, Sequence
