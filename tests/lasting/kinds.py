@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from accounts.forwarding import APP
 from accounts.models import Role
 from accounts.sessions.access_tokens import TYPE
-from config.composition.attention import listing
+from config.platform.attention import kinds
 from config.composition.operation import nightly
 from config.platform.edge.ratelimits.cache import PROBE
 from config.platform.edge.ratelimits.table import DEFAULTS
@@ -63,7 +63,7 @@ KINDS: Mapping[str, Names] = {
     "audit member": code.audit_members,
     "JSON": _json,
     "night job": lambda: (each.name for each in nightly.JOBS),
-    "attention": lambda: (each.name for each in listing.KINDS),
+    "attention": lambda: (each.name for each in kinds),
     # What the processes of two releases share in the database.
     "table": database.tables,
     "function": database.functions,
