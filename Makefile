@@ -28,12 +28,12 @@ test-pythons: python  ## The tests that need neither rows nor a running service,
 	@$(RUN) with -- .venv/bin/python -m tests.checks.interpreters
 
 faults: python  ## Breaks what the service needs and writes docs/faults.md in half an hour; FAULTS="postgres-frozen" for some, unwritten.
-	@$(PYTHON) -m tests.tools.install bench
+	@$(PYTHON) -m tests.tools.install test
 	@.venv/bin/python -m tests.tools.wire faketime
 	@$(RUN) with -- .venv/bin/python -m tests.faults $(or $(FAULTS),--write)
 
 soak: python  ## Mixed traffic with a fault now and then, and whether anything grows; writes docs/soak.md in 20 minutes, or nothing there for other MINUTES=.
-	@$(PYTHON) -m tests.tools.install bench
+	@$(PYTHON) -m tests.tools.install test
 	@$(RUN) with -- .venv/bin/python -m tests.soak --minutes $(or $(MINUTES),20 --docs)
 
 upgrade-drill: python  ## An upgrade from the release before and back, ten restarts, while people call.
@@ -46,7 +46,7 @@ restore-drill: python  ## How long a database of ROWS=1000000 takes to be copied
 	@exec .venv/bin/python -m tests.drills.restoring --rows $(or $(ROWS),1000000)
 
 bench: python  ## Measures the service against references; PARTS="status streams" for some, ROUNDS=1 for a quick look.
-	@$(PYTHON) -m tests.tools.install bench
+	@$(PYTHON) -m tests.tools.install test
 	@.venv/bin/python -m tests.tools.wire wrk
 	@$(RUN) with -- .venv/bin/python -m tests.bench --rounds $(or $(ROUNDS),3) $(PARTS)
 

@@ -53,9 +53,7 @@ def main(arguments: list[str]) -> int:
     seconds = time.monotonic() - began
     under = report.circumstances(rounds=options.rounds, seconds=seconds, load_before=load_before)
     folder = claim(claim(LOCAL) / "bench")
-    # Only now: what draws takes a second to load.
-    drawn = importlib.import_module("tests.bench.pictures").draw(lines, folder)
-    where = report.write(lines, folder, under, drawn)
+    where = report.write(lines, folder, under)
     print(f"\nThe report is {where}", flush=True)
     return 0
 

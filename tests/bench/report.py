@@ -1,4 +1,4 @@
-"""The report: a table of goals, a table a part with every figure, the same as JSON, and pictures of them."""
+"""The report: a table of goals, a table a part with every figure, and the same as JSON."""
 
 import json
 import os
@@ -30,17 +30,12 @@ class Circumstances:
     load_before: float
 
 
-def write(
-    lines: Sequence[Line], folder: Path, circumstances: Circumstances, drawn: Sequence[str] = ()
-) -> Path:
-    """Writes ``report.md`` and ``report.json`` into the folder, over those before; where the first is.
-
-    ``drawn`` are the names of the pictures beside them: ``goals`` and those of parts.
-    """
+def write(lines: Sequence[Line], folder: Path, circumstances: Circumstances) -> Path:
+    """Writes ``report.md`` and ``report.json`` into the folder, over those before; where the first is."""
     told = {"circumstances": asdict(circumstances), "lines": [as_json(line) for line in lines]}
     (folder / "report.json").write_text(json.dumps(told, indent=1, default=str) + "\n")
     path = folder / "report.md"
-    path.write_text("\n".join(markdown(lines, circumstances, drawn)) + "\n")
+    path.write_text("\n".join(markdown(lines, circumstances)) + "\n")
     return path
 
 
@@ -48,9 +43,7 @@ def as_json(line: Line) -> dict[str, object]:
     return {**asdict(line), "ratios": line.ratios, "verdict": line.verdict, "is_met": line.is_met}
 
 
-def markdown(
-    lines: Sequence[Line], circumstances: Circumstances, drawn: Sequence[str] = ()
-) -> Iterator[str]:
+def markdown(lines: Sequence[Line], circumstances: Circumstances) -> Iterator[str]:
     """The report, line by line."""
     asked = [line for line in lines if line.verdict]
     met = sum(line.is_met is True for line in asked)
@@ -61,10 +54,8 @@ def markdown(
         cells = (line.part, line.name, _judged(line), line.goal, line.verdict)
         yield _row(cells)
     yield ""
-    if "goals" in drawn:
-        yield from ("![How far from each goal](goals.png)", "")
     for part, group in groupby(lines, key=lambda line: line.part):
-        yield from _part(part, list(group), pictured=part in drawn)
+        yield from _part(part, list(group))
 
 
 def circumstances(*, rounds: int, seconds: float, load_before: float) -> Circumstances:
@@ -80,7 +71,7 @@ def circumstances(*, rounds: int, seconds: float, load_before: float) -> Circums
     )
 
 
-def _part(part: str, lines: list[Line], *, pictured: bool) -> Iterator[str]:
+def _part(part: str, lines: list[Line]) -> Iterator[str]:
     yield from (f"## {part}", "")
     yield "| what | unit | ours | reference | ratio | verdict |"
     yield "|---|---|---|---|---|---|"
@@ -92,8 +83,6 @@ def _part(part: str, lines: list[Line], *, pictured: bool) -> Iterator[str]:
         name = f"{line.name}; {line.note}" if line.note else line.name
         yield _row((name, line.unit, shown(line.ours), reference.strip(), ratio, line.verdict))
     yield ""
-    if pictured:
-        yield from (f"![{part}]({part}.png)", "")
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -67,15 +67,6 @@ def test_it_says_under_what_it_was_measured() -> None:
     assert here.processor
 
 
-def test_pictures_stand_where_there_are_some() -> None:
-    without = "\n".join(markdown([CALLS, TOLD], UNDER))
-    assert ".png" not in without
-    drawn = "\n".join(markdown([CALLS, TOLD], UNDER, ["goals", "status"]))
-    assert "(goals.png)" in drawn
-    assert "(status.png)" in drawn
-    assert "(complete.png)" not in drawn
-
-
 def test_the_same_is_written_for_programs(tmp_path: Path) -> None:
     path = write([CALLS, replace(CALLS, reference=None, at_least=None)], tmp_path, UNDER)
     assert path.read_text().startswith("# What the bench measured")

@@ -1,7 +1,8 @@
 """The matrix of faults: ``python -m tests.faults [--write] [--go-on] [SCENARIO...]``.
 
 It runs beside the servers of ``python -m tests.tools with``, as `make faults` does, and says what was seen. It ends
-with an error where something happened that may never happen. With ``--write`` it also writes into docs.
+with an error where something happened that may never happen. ``.local/faults/outcomes.json`` has every figure; with
+``--write`` the page is written into docs.
 """
 
 import argparse
@@ -54,9 +55,6 @@ def main(arguments: list[str]) -> int:
     folder = ROOT / "docs" if options.write else kept
     outcomes.sort(key=lambda each: list(scenarios.BY_NAME).index(each.name))
     page.write(outcomes, folder)
-    # Only now: what draws takes a second to load, and is there for measuring alone.
-    ran = [outcome for outcome in outcomes if not outcome.skipped]
-    importlib.import_module("tests.faults.picture").draw(ran, folder / "faults.svg")
     print(f"\nThe page is {folder / 'faults.md'}", flush=True)
     return 1 if any(outcome.broken for outcome in outcomes) else 0
 

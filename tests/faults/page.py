@@ -1,6 +1,5 @@
-"""What the matrix says: a line each while it runs, two tables as CSV, and a short page."""
+"""What the matrix says: a line each while it runs, all figures as JSON, and a short page."""
 
-import csv
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -12,18 +11,6 @@ from tests.faults.invariants import INVARIANTS, WAIT
 from tests.faults.matrix import Kind, Outcome
 from tests.faults.sums import Sums
 from tests.faults.traffic import GOOD
-
-MEMBERS = (
-    *(
-        "scenario",
-        "what",
-        "kind",
-        "outcomes",
-        "p50_seconds",
-        "longest_seconds",
-        "recovered_seconds",
-    ),
-)
 
 
 def told(outcome: Outcome) -> str:
@@ -59,41 +46,8 @@ def from_json(kept: Sequence[dict[str, Any]]) -> list[Outcome]:
 
 
 def write(outcomes: Sequence[Outcome], folder: Path) -> None:
-    """``faults.md``, ``faults.csv`` and ``faults-sums.csv``, over those before."""
-    ran = [outcome for outcome in outcomes if not outcome.skipped]
-    with (folder / "faults.csv").open("w", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(MEMBERS)
-        table.writerows(_rows(outcomes))
-    with (folder / "faults-sums.csv").open("w", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(("scenario", "sum", "before", "after"))
-        table.writerows(_sums(ran))
+    """``faults.md``, over the one before."""
     (folder / "faults.md").write_text("\n".join(_page(outcomes)) + "\n")
-
-
-def _rows(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, ...]]:
-    for outcome in outcomes:
-        if outcome.skipped:
-            yield (outcome.name, outcome.how, "", f"skipped: {outcome.skipped}", "", "", "")
-        for kind in outcome.kinds:
-            figures = (f"{kind.p50:.2f}", f"{kind.longest:.2f}", _seconds(kind.recovered))
-            yield (outcome.name, outcome.how, kind.name, _outcomes(kind), *figures)
-        if outcome.said:
-            yield (outcome.name, outcome.how, "course", outcome.said, "", "", "")
-        for each in _broken(outcome):
-            yield (outcome.name, outcome.how, "broken", each, "", "", "")
-
-
-def _sums(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str, str, str]]:
-    for outcome in outcomes:
-        assert outcome.before is not None
-        assert outcome.after is not None
-        after = outcome.after.told()
-        for name, number in outcome.before.told().items():
-            yield (outcome.name, name, str(number), str(after[name]))
-        yield (outcome.name, "mails that came twice", "", str(outcome.doubled_mails))
-        yield (outcome.name, "seconds until quiet", "", _seconds(outcome.drained))
 
 
 def _page(outcomes: Sequence[Outcome]) -> Iterator[str]:
@@ -110,12 +64,10 @@ def _page(outcomes: Sequence[Outcome]) -> Iterator[str]:
     )
     yield ""
     yield (
-        "[faults.csv](faults.csv) has what each kind of caller got, the middle and longest wait, and the seconds after "
-        "the fault until it was well; [faults-sums.csv](faults-sums.csv) the sums before and after; "
-        "`tests/faults/scenarios.py` how each is broken and healed."
+        "`.local/faults/outcomes.json` has what each kind of caller got, the middle and longest wait, the seconds "
+        "after the fault until it was well, and the sums before and after; `tests/faults/scenarios.py` how each is "
+        "broken and healed."
     )
-    yield ""
-    yield "![What callers got and how long they waited](faults.svg)"
     yield ""
     yield "| What may never happen | seen in |"
     yield "|---|---|"

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -32,9 +32,6 @@ class Sums:
     mails: int
     open_jobs: int
     failed_jobs: int
-
-    def told(self) -> dict[str, int]:
-        return asdict(self)
 
 
 def sums_of(stage: Stage) -> Sums:

@@ -49,8 +49,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (project / "wheels").mkdir()
     write_lock(project, "local", wheel(project / "wheels", "shell_first"))
     write_lock(project, "test", wheel(project / "wheels", "shell_second"), keep="local")
-    write_lock(project, "bench", wheel(project / "wheels", "shell_third"), keep="test")
-    write_lock(project, "wire", wheel(project / "wheels", "shell_fourth_set"), keep="bench")
+    write_lock(project, "wire", wheel(project / "wheels", "shell_third_set"), keep="test")
     return project
 
 

@@ -20,13 +20,12 @@ AWAY_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Soaked:
-    """What was seen: ``began`` by the clock of ``seen``, and faults by their seconds since then."""
+    """What was seen; ``began`` is by the clock of ``seen``."""
 
     looks: Looks
     seen: list[Seen]
     began: float
     seconds: float
-    faults: list[tuple[float, str]]
     # Of the whole machine, at each fault: what else it had to do.
     loads: list[float]
 
@@ -46,30 +45,25 @@ def soak(folder: Path, unblock: Unblock, *, seconds: float) -> Soaked:
             traffic = Traffic(made)
             began = time.monotonic()
             with flowing(traffic), looking(looks):
-                faults, loads = _pass(made, traffic, began, seconds)
+                loads = _pass(made, traffic, began, seconds)
             made.worker.stop()
-    return Soaked(
-        looks=looks, seen=traffic.seen, began=began, seconds=seconds, faults=faults, loads=loads
-    )
+    return Soaked(looks=looks, seen=traffic.seen, began=began, seconds=seconds, loads=loads)
 
 
-def _pass(
-    made: Stage, traffic: Traffic, began: float, seconds: float
-) -> tuple[list[tuple[float, str]], list[float]]:
-    """Returns once the time is over, with what failed meanwhile, and the machine's load then."""
-    happened, loads = [], []
+def _pass(made: Stage, traffic: Traffic, began: float, seconds: float) -> list[float]:
+    """Breaks something now and then until the time is over; the machine's load at each fault."""
+    loads = []
     every = seconds / FAULTS_IN_ALL
     for number in range(1, FAULTS_IN_ALL):
         time.sleep(max(0.0, began + number * every - time.monotonic()))
         name, fault = FAULTS[(number - 1) % len(FAULTS)]
-        happened.append((time.monotonic() - began, name))
-        print(f"{happened[-1][0]:.0f} s: {name}", flush=True)
+        print(f"{time.monotonic() - began:.0f} s: {name}", flush=True)
         loads.append(os.getloadavg()[0])
         fault(made)
         # Tokens are good for an hour.
         traffic.sign_in()
     time.sleep(max(0.0, began + seconds - time.monotonic()))
-    return happened, loads
+    return loads
 
 
 def _redis_restarts(made: Stage) -> None:

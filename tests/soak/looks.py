@@ -13,12 +13,12 @@ from tests.bench.processes import PROC, pss_mib, tree
 from tests.soak.flatness import Bound
 
 EVERY_SECONDS = 5.0
-# By kind: what it is measured in, and what of it is flat.
-KINDS: dict[str, tuple[str, Bound]] = {
-    "memory": ("MiB, PSS", Bound(part=0.08, floor=4.0)),
-    "descriptors": ("open files and sockets", Bound(part=0.1, floor=8.0)),
-    "greenlets": ("greenlets", Bound(part=0.1, floor=4.0)),
-    "connections": ("connections to PostgreSQL", Bound(part=0.25, floor=6.0)),
+# By kind, what of it is flat; memory is in MiB, with shared pages divided (PSS).
+KINDS: dict[str, Bound] = {
+    "memory": Bound(part=0.08, floor=4.0),
+    "descriptors": Bound(part=0.1, floor=8.0),
+    "greenlets": Bound(part=0.1, floor=4.0),
+    "connections": Bound(part=0.25, floor=6.0),
 }
 _CONNECTIONS = """
 SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()

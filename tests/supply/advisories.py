@@ -24,7 +24,7 @@ from tests.tools.folders import ROOT
 VARIABLE = "OSV_EXPORT"
 # The service's own first, so that a package is named with the smallest lock that has it.
 LOCKS = ("requirements.lock", "requirements-local.lock", "requirements-test.lock")
-LOCKS += ("requirements-bench.lock", "requirements-wire.lock")
+LOCKS += ("requirements-wire.lock",)
 
 Record = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Makes the environment in ``.venv`` from locked requirements: ``python -m tests.tools.install local|test|bench|wire``.
+"""Makes the environment in ``.venv`` from locked requirements: ``python -m tests.tools.install local|test|wire``.
 
 Runs on the Python of the machine, so it uses the standard library only. A second run does nothing until a lock
 changes; what was interrupted is made again from the start.
@@ -29,7 +29,7 @@ STAMP = VENV / "installed.json"
 UNFINISHED = VENV / "unfinished"
 LOG = VENV / "install.log"
 # Each set holds those before it.
-LOCKS = {name: ROOT / f"requirements-{name}.lock" for name in ("local", "test", "bench", "wire")}
+LOCKS = {name: ROOT / f"requirements-{name}.lock" for name in ("local", "test", "wire")}
 PIP = ["install", "--require-hashes", "--no-input", "--disable-pip-version-check"]
 # Wheels only: no package runs code of its own while it is installed.
 PIP += ["--only-binary", ":all:", "--progress-bar", "off", "--requirement"]

@@ -20,8 +20,7 @@ LOCKS = [
     ("requirements.lock", [], []),
     ("requirements-local.lock", ["local"], ["requirements.lock"]),
     ("requirements-test.lock", ["local", "test"], ["requirements-local.lock"]),
-    ("requirements-bench.lock", ["local", "test", "bench"], ["requirements-test.lock"]),
-    ("requirements-wire.lock", ["local", "test", "bench", "wire"], ["requirements-bench.lock"]),
+    ("requirements-wire.lock", ["local", "test", "wire"], ["requirements-test.lock"]),
 ]
 
 
