@@ -25,7 +25,7 @@ from tests.tools.folders import LOCAL, claim
 
 # In this order; those that stand alone take too long for every run and are asked for by name.
 PARTS = ("startup", "status", "complete", "streams", "auth", "telemetry", "scaling")
-ALONE = ("growth", "apart", "replica", "partitions")
+ALONE = ("growth", "replica")
 ROUNDS = 3
 BASE_URL = "http://127.0.0.1:8000"
 

@@ -32,11 +32,6 @@ def pss_mib(pid: int) -> float:
     return _rollup(pid, "Pss") / 1024
 
 
-def private_mib(pid: int) -> float:
-    """MiB that a process shares with no other."""
-    return (_rollup(pid, "Private_Clean") + _rollup(pid, "Private_Dirty")) / 1024
-
-
 def _walk(pid: int) -> Iterator[int]:
     try:
         tasks = list((PROC / str(pid) / "task").iterdir())
