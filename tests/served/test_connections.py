@@ -420,13 +420,6 @@ def test_a_state_serves_one_person_one_session_one_provider_once(
     assert refused(complete(shell, **given))
 
 
-def test_a_code_that_the_provider_does_not_know_is_refused(
-    party: OAuthServer, shell: Shell
-) -> None:
-    answer = complete(shell, code="made-up", state=begin(shell)["state"])
-    assert (answer.status_code, answer.json()["code"]) == (400, "provider_rejected")
-
-
 def test_a_code_from_somebody_elses_browser_cannot_be_brought_in(
     connecting: Service, party: OAuthServer, database: Database, sign_in: SignIn
 ) -> None:

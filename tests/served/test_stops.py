@@ -15,8 +15,7 @@ from tests.served.people import BY, Person, add_person
 from tests.served.service import Service
 from tests.served.shell import DONE, PATIENCE, stand_in
 from tests.standins.provider_process import Provider
-from usage.models import Alert, RunningCall
-from usage.overrides import Allowance, grant_extra
+from usage.models import RunningCall
 from usage.periods import Period
 from usage.stops import end_call, restart_model_calls, stop_model_calls
 
@@ -167,28 +166,6 @@ def test_a_refusal_by_a_cap_says_everything_a_client_needs(
     assert (usage["input"]["used"], usage["output"]["in_flight"], usage["calls"]) == (0, 0, 0)
 
 
-def test_an_extra_allowance_counts_for_the_next_call(
-    service: Service, database: Database, sign_in: SignIn
-) -> None:
-    person = add_person(database, {"monthly_output": 10})
-    shell = sign_in(service, person)
-    assert shell.complete("Hello").status_code == 429
-    with database.rows():
-        now = datetime.now(UTC)
-        grant_extra(
-            user_id=person.id,
-            allowance=Allowance(monthly_output_tokens=90),
-            ends_at=Period.of(now).next_month,
-            reason="Test.",
-            by=BY,
-            now=now,
-        )
-    answer = shell.complete(stand_in("tokens=200"))
-    assert answer.status_code == 200
-    assert answer.json()["usage"]["completion_tokens"] == 100
-    assert shell.usage()["output"]["cap"] == 100
-
-
 def test_a_failure_of_the_provider_says_what_is_left_too(
     service: Service, database: Database, sign_in: SignIn
 ) -> None:
@@ -207,15 +184,3 @@ def test_a_failure_of_the_provider_says_what_is_left_too(
         assert failed.headers["X-Tokens-Remaining-Month"] == "1000"
         assert failed.headers["X-Tokens-Remaining-Day"] == "10000"
     assert_nothing_is_reserved(database, person)
-
-
-def test_crossing_eighty_percent_leaves_one_alert(
-    service: Service, database: Database, sign_in: SignIn
-) -> None:
-    person = add_person(database, {"monthly_output": 100, "daily": 10_000})
-    shell = sign_in(service, person)
-    for _ in range(3):
-        shell.complete(stand_in("tokens=28"), max_tokens=28)
-    with database.rows():
-        (alert,) = Alert.objects.filter(user_id=person.id)
-    assert (alert.kind, alert.used, alert.cap) == ("output", 84, 100)
