@@ -13,7 +13,6 @@ from pytest_django import Settings
 
 from config.platform.edge.outermost import EdgeMiddleware
 from config.platform.edge.ratelimits.limits import AddressLimitMiddleware, RateLimited, count
-from config.platform.edge.ratelimits.table import DEFAULTS
 from tests.config.own_redis import OwnRedis, own_redis, round_trips
 from tests.tools.redis import available
 
@@ -73,21 +72,6 @@ def answered(
 
 def statuses(times: int, path: str, address: str = HERE, method: str = "GET") -> list[int]:
     return [answered(path, address, method).status_code for _ in range(times)]
-
-
-def test_the_limits_are_the_specified_ones() -> None:
-    assert DEFAULTS == {
-        "auth.ip": "60/m",
-        "auth.account": "10/m",
-        "auth.all": "1000/m",
-        "status.ip": "600/m",
-        "llm.user": "30/m",
-        "counts.user": "120/m",
-        "publish.ip": "10/m",
-        "telemetry.user": "60/m",
-        "connections.user": "20/m",
-        "api.user": "600/m",
-    }
 
 
 def test_a_limit_that_is_not_overridden_is_the_specified_one(
