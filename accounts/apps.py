@@ -3,4 +3,4 @@ from config.platform import declarations
 
 class AccountsConfig(declarations.DeclaringApp):
     name = "accounts"
-    declaring = ("admin.finders", "attention")
+    declaring = ("acts", "admin.finders", "attention")

@@ -3,4 +3,4 @@ from config.platform import declarations
 
 class LicensingConfig(declarations.DeclaringApp):
     name = "licensing"
-    declaring = ("admin.finders", "attention")
+    declaring = ("acts", "admin.finders", "attention")

@@ -4,4 +4,4 @@ from config.platform import declarations
 class ModelProxyConfig(declarations.DeclaringApp):
     name = "llmproxy"
     verbose_name = "model proxy"
-    declaring = ("admin.finders", "attention")
+    declaring = ("acts", "admin.finders", "attention")

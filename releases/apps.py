@@ -3,4 +3,4 @@ from config.platform import declarations
 
 class ReleasesConfig(declarations.DeclaringApp):
     name = "releases"
-    declaring = ("admin.finders", "attention")
+    declaring = ("acts", "admin.finders", "attention")

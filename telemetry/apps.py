@@ -3,4 +3,7 @@ from config.platform import declarations
 
 class TelemetryConfig(declarations.DeclaringApp):
     name = "telemetry"
-    declaring = ("attention",)
+    declaring = (
+        "acts",
+        "attention",
+    )

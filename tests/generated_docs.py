@@ -16,8 +16,8 @@ from django.utils.module_loading import import_string
 
 from accounts.models import Role
 from config.composition.attention import alerts_page
-from config.composition.roles import ACTIONS, VIEWS
 from config.console.navigation import label_of
+from config.platform.acts import ACTS, PAGES, RIGHTS
 from config.platform.problems.problem import Problem
 from tests.tools.folders import ROOT
 
@@ -60,17 +60,22 @@ def role_rows() -> Iterator[list[str]]:
         for console in admin.site._registry.values()
         for act in (*console.row_actions, *filter(None, [console.add_action]))
     }
-    for right, roles in VIEWS.items():
-        model = apps.get_model(right)
-        kind = "page" if model in has_page else "part of a page"
-        name = label_of(model._meta.label_lower)
-        yield [right, kind, name, _roles(f"{roles} {Role.AUDITOR}"), ""]
-    for right, (roles, proof) in ACTIONS.items():
-        yield [right, "action", labels.get(right, "Export"), _roles(roles), proof]
+    for page in PAGES:
+        kind = "page" if apps.get_model(page.model) in has_page else "part of a page"
+        yield [page.model, kind, label_of(page.model), _roles({*page.roles, Role.AUDITOR}), ""]
+    for right in RIGHTS:
+        label = labels.get(right.name, "Export")
+        yield [right.name, "action", label, _roles({*right.roles}), right.proof]
 
 
-def _roles(given: str) -> str:
-    return " ".join(role for role in Role.values if role in given.split()) or "owner alone"
+def _roles(given: set[str]) -> str:
+    return " ".join(role for role in Role.values if role in given) or "owner alone"
+
+
+def audit_rows() -> Iterator[list[str]]:
+    """One row for each act of the audit log."""
+    yield ["action", "event"]
+    yield from ([act.action, act.meaning] for act in ACTS)
 
 
 def drawing() -> str:
@@ -108,6 +113,7 @@ def operating() -> str:
 
 
 GENERATED: Mapping[str, Callable[[], str]] = {
+    "audit.csv": lambda: table(audit_rows),
     "imports.mmd": drawing,
     "operating.md": operating,
     "problems.csv": lambda: table(problem_rows),

@@ -3,4 +3,4 @@ from config.platform import declarations
 
 class UsageConfig(declarations.DeclaringApp):
     name = "usage"
-    declaring = ("admin.finders", "attention")
+    declaring = ("acts", "admin.finders", "attention")

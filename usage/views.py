@@ -9,7 +9,7 @@ from config.platform.api.views import ViewSet
 from licensing.callers import caller_of
 from usage.limits import PlanCaps
 from usage.serializers import UsageSerializer
-from usage.summaries import summary
+from usage.spending.summaries import summary
 
 
 class UsageViewSet(ViewSet):

@@ -64,7 +64,7 @@ class Client(models.Model):
 
 
 class Role(models.TextChoices):
-    """An operator's roles: names of groups. ``config.composition.roles`` says what each may look at and do."""
+    """An operator's roles: names of groups. Each app's ``acts`` declare what each may look at and do."""
 
     SUPPORT = (
         "support",

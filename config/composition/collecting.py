@@ -14,6 +14,7 @@ from accounts.people.email_forms import one_mailbox_is_one_person
 from config.composition import client_page, jobs, person_page
 from config.composition.attention import alerts_page, operation, watch
 from config.composition.money_pages import page as usage_and_money
+from config.composition.operation import acts
 from config.platform.edge import request_log
 from config.platform.runtime import serving
 from licensing.callers import claims_of, load_caller
@@ -52,7 +53,7 @@ SETTLING_SECONDS = 10.0
 # Each module registers its pages with the console, after every app's own.
 PAGES = (alerts_page, client_page, jobs, person_page, usage_and_money)
 # Declares what no app owns.
-DECLARED = (operation,)
+DECLARED = (acts, operation)
 
 register(members_are_named)
 

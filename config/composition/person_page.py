@@ -41,9 +41,9 @@ from usage.admin.refusals import in_two_weeks
 from usage.limits import PlanCaps
 from usage.models import Alert, MonthlyUsage, Override, RunningCall
 from usage.periods import Period
+from usage.spending.summaries import Summary, summary
 from usage.spending.sums import Scope, total
 from usage.stops import stop_of
-from usage.summaries import Summary, summary
 
 SESSIONS_SHOWN = 20
 CALLS_SHOWN = 20

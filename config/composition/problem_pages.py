@@ -11,8 +11,8 @@ from django.utils.http import url_has_allowed_host_and_scheme
 
 from accounts.factors import gate
 from accounts.models import User
-from config.composition.roles import ACTIONS, VIEWS
 from config.console.navigation import label_of
+from config.platform.acts import PAGES, RIGHTS
 from config.platform.problems.problem import PermissionRefused, Problem
 from config.platform.runtime.request_id import id_of
 
@@ -82,12 +82,12 @@ def _asked_for(request: HttpRequest) -> tuple[str, list[str]]:
     name = request.resolver_match.url_name or "" if request.resolver_match else ""
     app, _, rest = name.partition("_")
     model, _, act = rest.partition("_")
-    right = f"{app}.{model}"
-    if right not in VIEWS:
+    page, right = PAGES.get(f"{app}.{model}"), RIGHTS.get(f"{app}.{model}_{act}")
+    if page is None:
         return "open this page", []
-    if f"{right}_{act}" not in ACTIONS:
-        return f"open {label_of(right)}", VIEWS[right].split()
-    page: Any = admin.site.get_model_admin(apps.get_model(right))
-    acts = (*page.row_actions, *filter(None, [page.add_action]))
+    if right is None:
+        return f"open {label_of(page.model)}", list(page.roles)
+    console: Any = admin.site.get_model_admin(apps.get_model(page.model))
+    acts = (*console.row_actions, *filter(None, [console.add_action]))
     label = next((each.label for each in acts if each.name == act), act)
-    return f"use “{label}” of {label_of(right)}", ACTIONS[f"{right}_{act}"][0].split()
+    return f"use “{label}” of {label_of(page.model)}", list(right.roles)

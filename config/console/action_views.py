@@ -63,7 +63,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return any(request.user.has_perm(right) for right in (self.right(action), before))
 
     def right(self, action: Action) -> str:
-        """The name of an action's right, by which ``config.composition.roles`` knows it."""
+        """The name of an action's right, by which an app declares it."""
         return f"{self.opts.label_lower}_{action.name}"
 
     def asked_anew(

@@ -1,10 +1,8 @@
 """Template tags that format instants, numbers and changes."""
 
-import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from django import template
@@ -19,6 +17,7 @@ from django.utils.html import conditional_escape, escape, format_html, format_ht
 from django.utils.safestring import SafeString
 
 from config.console.tables import Chip, Column, Link, Row, Table, state_chip
+from config.platform.acts import ACTS
 from config.platform.money import in_dollars
 from config.platform.problems.problem import instant as rfc3339
 
@@ -27,8 +26,6 @@ register = template.Library()
 NOTHING = "–"
 # From what percent a share is of a kind, and has a shape.
 SHARES = ((100, "over", "octagon"), (80, "near", "triangle"), (0, "under", ""))
-# The acts of the audit log in words, of their target.
-ACTS = dict(csv.reader(Path(__file__).with_name("acts.csv").read_text("utf-8").splitlines()))
 ROW_LINK = re.compile(r'(?s)<a href="/admin/(\w+)/(\w+)/[^"]+/change/[^"]*"[^>]*>(.*?)</a>')
 INSTANT = re.compile(r"\A(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z\Z")
 
@@ -241,7 +238,9 @@ def short_id(identity: object) -> SafeString:
 @register.filter
 def act(event: Any) -> str:
     """An event of the audit log in words, after the name of its actor."""
-    return ACTS.get(event.action, f"{event.action} {{}}").format(event.target).strip()
+    declared = ACTS.get(event.action)
+    sentence = declared.sentence if declared else f"{event.action} {{}}"
+    return sentence.format(event.target).strip()
 
 
 @register.filter

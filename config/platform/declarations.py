@@ -30,6 +30,9 @@ class Declarations(Generic[T]):
     def __getitem__(self, name: str) -> T:
         return self._declared[name]
 
+    def get(self, name: str) -> T | None:
+        return self._declared.get(name)
+
     def __iter__(self) -> Iterator[T]:
         return iter(self._declared.values())
 

@@ -12,7 +12,7 @@ from config.platform.problems.problem import Fault, InvalidRequest
 from llmproxy.catalogue.routing import lock_route
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.models import Provider, Route
-from usage.summaries import input_ratios, thinking_routes
+from usage.spending.summaries import input_ratios, thinking_routes
 
 LOWEST, HIGHEST = Decimal(1), Decimal(2)
 STEP = Decimal("0.001")

@@ -34,7 +34,7 @@ from tests.usage.ledger import settle
 from usage.costs import Spent
 from usage.limits import PlanCaps
 from usage.models import UsageRecord
-from usage.summaries import summary
+from usage.spending.summaries import summary
 
 Ask = Callable[[Person], None]
 Explained = list[tuple[str, str]]

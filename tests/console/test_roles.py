@@ -1,9 +1,8 @@
-"""What each role may look at and do in the console: ``docs/roles.csv`` says it, and every page and action is tried.
+"""What each role may look at and do in the console: apps declare it, and every page and action is tried.
 
 Pages and actions are found in the code, so that a new one without a role fails here.
 """
 
-import csv
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -20,35 +19,27 @@ from accounts.admin.operators import OperatorAction
 from accounts.audit import Actor
 from accounts.models import Client, Role, User
 from accounts.sessions.sign_in import TokenPair
-from config.composition.roles import ACTIONS, RIGHTS, VIEWS
+from config.composition.roles import rights_of
 from config.console.actions import Action
+from config.platform.acts import PAGES, RIGHTS
 from licensing.licences import create_client
 from licensing.models import Plan
 from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.console.test_every_act import acts, arranged, written
+from tests.generated_docs import role_rows
 
-ROOT = Path(__file__).resolve().parents[2]
 OTHERS = {Role.SUPPORT, Role.LICENSING, Role.RELEASE, Role.AUDITOR}
 # Rights to see a block of another page, whose rows have no page of their own.
 CLOSED = "nobody's"
 BLOCKS = {"releases.appchannel"}
 
 
-def documented() -> list[dict[str, str]]:
-    with (ROOT / "docs" / "roles.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def expected() -> dict[str, set[str]]:
-    """The roles beside an owner that the documentation grants each right."""
-    return {
-        row["right"]: set() if row["roles"] == "owner alone" else set(row["roles"].split())
-        for row in documented()
-    }
-
-
-EXPECTED = expected()
+# The roles beside an owner that have each right.
+EXPECTED: dict[str, set[str]] = {
+    **{page.model: {*page.roles, Role.AUDITOR} for page in PAGES},
+    **{right.name: {*right.roles} for right in RIGHTS},
+}
 
 
 def label_of(console: Any) -> str:
@@ -69,45 +60,33 @@ def pages() -> Iterator[str]:
     yield from BLOCKS
 
 
-def test_every_page_and_action_has_its_roles() -> None:
-    for kind, found, table in (
-        ("page", set(pages()), VIEWS),
-        ("action", set(rights_of_actions()), ACTIONS),
-    ):
-        for right in sorted(found):
-            assert right in table, (
-                f"Nobody but owners may use the {kind} {right}: name its roles, or none, in "
-                "config/composition/roles.py, and write docs/roles.csv anew."
-            )
-            assert right in EXPECTED, f"docs/roles.csv has no row for the {kind} `{right}`."
-        assert set(table) <= found, (
-            f"config/composition/roles.py names what is gone: {set(table) - found}"
-        )
-    assert set(EXPECTED) == {*pages(), *rights_of_actions()}
+def test_every_page_and_action_is_declared_and_no_other() -> None:
+    found = {*pages(), *rights_of_actions()}
+    undeclared = sorted(found - EXPECTED.keys())
+    assert undeclared == [], f"Owners alone may use {undeclared}: an app's `acts` declares each."
+    gone = sorted(EXPECTED.keys() - found)
+    assert gone == [], f"{gone} are declared and not there."
 
 
 @pytest.mark.django_db
-def test_every_page_that_the_documentation_lists_is_there_by_its_name(console: Browser) -> None:
-    for row in documented():
-        name, address = row["name"], f"admin:{row['right'].replace('.', '_')}_changelist"
-        if row["kind"] == "page":
+def test_every_page_is_there_by_the_name_in_the_docs(console: Browser) -> None:
+    for right, kind, name, *_ in role_rows():
+        address = f"admin:{right.replace('.', '_')}_changelist"
+        if kind == "page":
             answer = console.get(reverse(address))
-            assert answer.status_code == 200, row["right"]
-            assert f"<h1>{name} " in " ".join(answer.content.decode().split()), row["right"]
-        elif row["kind"] == "part of a page":
+            assert answer.status_code == 200, right
+            assert f"<h1>{name} " in " ".join(answer.content.decode().split()), right
+        elif kind == "part of a page":
             with pytest.raises(NoReverseMatch):
                 reverse(address)
 
 
-def test_the_documentation_grants_what_the_code_grants() -> None:
+def test_an_auditor_looks_at_every_page_and_changes_nothing() -> None:
     assert set().union(*EXPECTED.values()) == OTHERS
-    for role in OTHERS:
-        said = {right for right, roles in EXPECTED.items() if role in roles}
-        views = {f"{label.replace('.', '.view_')}" for label in said if label in VIEWS}
-        assert RIGHTS[role] == views | {right for right in said if right in ACTIONS}, role
-    assert not {right for right in RIGHTS[Role.AUDITOR] if right in ACTIONS} - {
-        right for right in ACTIONS if right.endswith("_export")
-    }
+    views = {page.model.replace(".", ".view_") for page in PAGES}
+    acts = rights_of(Role.AUDITOR) - views
+    assert views <= rights_of(Role.AUDITOR)
+    assert acts == {right for right in acts if right.endswith("_export")}
 
 
 # Who else may open an address of the console, by the name of its route: every operator, or nobody.
@@ -237,7 +216,7 @@ def asked(
 
 
 def outcomes(principal: str, pair: TokenPair, asked: list[Asked]) -> Iterator[str]:
-    """The addresses that answer otherwise than the documentation says."""
+    """The addresses that answer otherwise than declared."""
     browser = browser_of(principal, pair)
     refused = "signed out" if principal in {"anonymous", "bearer"} else 403
     for method, address, right in asked:

@@ -1,6 +1,5 @@
 """The second factor of operators, as their browser and other operators meet it; test_passkeys.py has real passkeys."""
 
-import csv
 import re
 from base64 import b32decode
 from datetime import datetime, timedelta
@@ -34,12 +33,12 @@ from accounts.people.password_links import NoFactor, request_link, send_reset
 from accounts.people.roles import change_roles, dismiss_operator
 from accounts.sessions.revocation import revoke_all
 from config.composition.roles import wants_proof
+from config.platform.acts import RIGHTS, Proof
 from config.platform.encryption import encrypt
 from tests.conftest import PASSWORD, Browser
 from tests.console.conftest import World
 from tests.console.test_every_act import acts as every_act
 from tests.console.test_every_act import arranged, targets
-from tests.tools.folders import ROOT
 
 pytestmark = pytest.mark.django_db
 
@@ -335,14 +334,12 @@ def test_a_recovery_code_signs_in_once_and_the_operator_is_mailed(
     assert "A recovery code was used; 9 are left." in "\n".join(mails_to(operator))
 
 
-def test_every_act_asks_for_a_fresh_proof_where_the_documentation_says_so(
+def test_every_act_asks_for_a_fresh_proof_whose_right_declares_it(
     whole: Browser, operator: User, world: World, by: Actor, now: datetime, rf: Any, settings: Any
 ) -> None:
     settings.CDN_PURGE = "purge"
     arranged(world, by, now)
     User.objects.create_user("away@shell.test", is_staff=True, is_active=False)
-    with (ROOT / "docs" / "roles.csv").open(newline="") as file:
-        proofs = {row["right"]: row["proof"] for row in csv.DictReader(file)}
     request = rf.get("/admin/")
     request.user = operator
     age(whole, minutes=11)
@@ -355,7 +352,8 @@ def test_every_act_asks_for_a_fresh_proof_where_the_documentation_says_so(
         for row in rows:
             person = console.owner(row)
             for_operators = person is not None and person.is_staff
-            grave = {"": False, "grave": True, "grave for operators": for_operators}[proofs[right]]
+            proof = RIGHTS[right].proof
+            grave = proof == Proof.GRAVE or (proof == Proof.GRAVE_FOR_OPERATORS and for_operators)
             address = reverse(f"admin:{right.replace('.', '_')}", args=[] if adds else [row.pk])
             answers: list[Any] = [whole.get(address)]
             if grave:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from accounts.forwarding import APP
 from accounts.models import Role
 from accounts.sessions.access_tokens import TYPE
-from config.platform.attention import kinds
 from config.composition.operation import nightly
+from config.platform.attention import kinds
 from config.platform.edge.ratelimits.cache import PROBE
 from config.platform.edge.ratelimits.table import DEFAULTS
 from config.platform.observability.logs import ALLOWED

@@ -45,7 +45,7 @@ from tests.standins.raw_server import CHUNKED, Peer, Provider
 from usage.limits import PlanCaps
 from usage.models import UsageRecord
 from usage.spending.statements import Attempt, attempts_of
-from usage.summaries import summary
+from usage.spending.summaries import summary
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Script = Callable[[Peer, bytes], object]

@@ -17,7 +17,7 @@ from usage.costs import AskedRoute, Prices, Spent
 from usage.limits import PlanCaps, balance
 from usage.models import UsageRecord
 from usage.settlement import After, settle_abandoned
-from usage.summaries import summary
+from usage.spending.summaries import summary
 
 pytestmark = pytest.mark.django_db
 

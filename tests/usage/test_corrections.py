@@ -26,7 +26,7 @@ from usage.limits import PlanCaps
 from usage.models import Alert, Budget, KeyMonth, MonthlyUsage, UsageRecord
 from usage.settlement import Excess, lower_charge, settle
 from usage.spending.statements import Statement
-from usage.summaries import summary
+from usage.spending.summaries import summary
 
 KEY = "018f2d6e-0000-7000-8000-000000000001"
 PLAN = PlanCaps(monthly_input=5_000_000, monthly_output=100_000, daily=5_000_000)

@@ -15,7 +15,7 @@ from usage.costs import Spent
 from usage.limits import PlanCaps
 from usage.models import UsageRecord
 from usage.overrides import Allowance, grant_override
-from usage.summaries import summary
+from usage.spending.summaries import summary
 
 pytestmark = pytest.mark.django_db
 

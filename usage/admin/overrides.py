@@ -22,7 +22,7 @@ from usage.limits import PlanCaps
 from usage.models import Override
 from usage.overrides import Allowance, end_override, grant_extra, grant_override
 from usage.periods import Period
-from usage.summaries import summary
+from usage.spending.summaries import summary
 
 
 class OverrideForm(ReasonForm):

@@ -29,7 +29,7 @@ from accounts.people.roles import (
     make_operator,
 )
 from accounts.people.users import add_user, change_email, move_user
-from config.composition.roles import RIGHTS
+from config.composition.roles import rights_of
 from config.platform.problems.problem import InvalidRequest, Problem
 from tests.console.conftest import password_hash
 from tests.races import race
@@ -158,7 +158,7 @@ def test_a_role_replaces_the_permissions_from_before(owner: User, bea: User, now
     bea.groups.add(Group.objects.create(name="friends"))
     given = {"user_id": bea.pk, "reason": "x", "by": actor(owner), "now": now}
     change_roles(roles={"auditor"}, **given)
-    assert User.objects.get(pk=bea.pk).get_all_permissions() == RIGHTS["auditor"]
+    assert User.objects.get(pk=bea.pk).get_all_permissions() == rights_of("auditor")
 
 
 @pytest.mark.django_db
@@ -167,7 +167,7 @@ def test_roles_mean_something_for_operators_who_may_sign_in_alone(role: str, bea
     bea.groups.add(Group.objects.get_or_create(name=role)[0])
     assert not User.objects.get(pk=bea.pk).get_all_permissions()
     User.objects.filter(pk=bea.pk).update(is_staff=True)
-    assert User.objects.get(pk=bea.pk).get_all_permissions() == RIGHTS[role]
+    assert User.objects.get(pk=bea.pk).get_all_permissions() == rights_of(role)
     User.objects.filter(pk=bea.pk).update(is_active=False)
     assert not User.objects.get(pk=bea.pk).get_all_permissions()
 

@@ -1,0 +1,292 @@
+"""Acts on people, operators, sessions, keys, connections and clients, and the pages of their rows."""
+
+from config.platform.acts import Act, Page, Proof, Right, declare
+
+PAGES = (
+    Page("accounts.auditevent", ("support", "licensing")),
+    Page("accounts.client", ("support", "licensing")),
+    Page("accounts.connection", ("support",)),
+    Page("accounts.connectionrevocation", ("support",)),
+    Page("accounts.operator"),
+    Page("accounts.refreshtoken", ("support",)),
+    Page("accounts.session", ("support",)),
+    Page("accounts.signingkey"),
+    Page("accounts.user", ("support", "licensing")),
+)
+
+ACTS = (
+    Act(
+        "user:created",
+        "added {}",
+        "person added or imported",
+        (Right("accounts.user_add", ("licensing",)),),
+    ),
+    Act(
+        "user:email_changed",
+        "changed the email of {}",
+        "operator changed an email; mail went to the old address",
+        (
+            # Whoever sets a person's email or one-time password can enter as that person.
+            Right("accounts.user_email", proof=Proof.GRAVE),
+        ),
+    ),
+    Act(
+        "user:moved",
+        "moved {} to another client",
+        "person changed or left a client; sessions ended",
+        (Right("accounts.user_move", ("licensing",)),),
+    ),
+    Act(
+        "user:enabled",
+        "enabled {}",
+        "person may sign in again",
+        (Right("accounts.user_enable", ("support",), Proof.GRAVE_FOR_OPERATORS),),
+    ),
+    Act(
+        "user:disabled",
+        "disabled {}",
+        "person may not sign in; sessions ended",
+        (Right("accounts.user_disable", ("support",), Proof.GRAVE_FOR_OPERATORS),),
+    ),
+    Act(
+        "user:operator_set",
+        "changed the operator access of {}",
+        "person became or ceased to be an operator, or their roles changed",
+        (
+            Right("accounts.user_dismiss", proof=Proof.GRAVE),
+            Right("accounts.user_operator", proof=Proof.GRAVE),
+            Right("accounts.user_roles", proof=Proof.GRAVE),
+        ),
+    ),
+    Act(
+        "user:password_set",
+        "set the password of {}",
+        "new password by the person, a link, an operator or a command; sessions ended",
+    ),
+    Act(
+        "user:one_time_password_set",
+        "set a one-time password for {}",
+        "operator replaced a password by a one-time password; sessions ended",
+        (Right("accounts.user_one_time", proof=Proof.GRAVE),),
+    ),
+    Act(
+        "user:password_link_requested",
+        "asked for a password mail to {}",
+        "operator or anybody knowing the email requested a reset or invitation",
+        (
+            Right("accounts.client_invite", ("support", "licensing")),
+            Right("accounts.user_invite", ("support", "licensing")),
+            Right("accounts.user_reset", ("support",)),
+        ),
+    ),
+    Act(
+        "user:tokens_revoked",
+        "ended all sessions of {}",
+        "all sessions and tokens of a person ended",
+        (Right("accounts.user_revoke", ("support",), Proof.GRAVE),),
+    ),
+    Act(
+        "user:deleted",
+        "deleted {}",
+        "person without usage deleted",
+        (Right("accounts.user_remove", proof=Proof.GRAVE),),
+    ),
+    Act(
+        "user:erased",
+        "erased {}",
+        "person's personal data erased; the event holds only the id",
+        (Right("accounts.user_erase", proof=Proof.GRAVE),),
+    ),
+    Act(
+        "everybody:revocation_begun",
+        "began to end everybody’s sessions",
+        (
+            "revocation of all sessions began; without the next event it was interrupted and "
+            "some remain"
+        ),
+    ),
+    Act(
+        "everybody:tokens_revoked",
+        "ended everybody’s sessions",
+        "all sessions ended, as after a restore",
+    ),
+    Act("session:started", "signed in", "sign-in"),
+    Act(
+        "session:refused",
+        "was refused a sign-in as {}",
+        (
+            "wrong password, or a person who may not sign in, at an account that exists; at "
+            "most one a minute for each. Wrong emails leave none"
+        ),
+    ),
+    Act(
+        "session:ended",
+        "ended a session of {}",
+        "session ended: sign-out, operator or token reuse",
+        (Right("accounts.session_end", ("support",)),),
+    ),
+    Act(
+        "session:token_reused",
+        "presented a replaced token of {}",
+        (
+            "replaced refresh token presented: times and addresses of use and reuse, and "
+            "concurrent, stale or revoked (after the session's end, at most hourly)"
+        ),
+    ),
+    Act(
+        "audit:exported",
+        "exported the audit log",
+        "audit log exported: its format, filters and search",
+        (Right("accounts.auditevent_export", ("auditor",)),),
+    ),
+    Act(
+        "operator:added",
+        "added the operator {}",
+        "createsuperuser created an operator",
+        (Right("accounts.operator_add", proof=Proof.GRAVE),),
+    ),
+    Act(
+        "operator:password_accepted",
+        "gave the right password at the console",
+        "operator gave the right password; the second factor is still to come",
+    ),
+    Act(
+        "operator:signed_in",
+        "signed in to the console",
+        "operator signed in to the console; with a second factor: which",
+    ),
+    Act(
+        "operator:factor_proved",
+        "confirmed the second factor for a grave act",
+        "operator proved the second factor again, for a grave act",
+    ),
+    Act(
+        "operator:factor_refused",
+        "gave a wrong second factor",
+        "wrong or used code, or passkey refused, at sign-in, set-up or a grave act",
+    ),
+    Act(
+        "operator:set_up_code_made",
+        "made a set-up code for {}",
+        "operator or command made a code to set up a second factor",
+        (Right("accounts.user_set_up_code", proof=Proof.GRAVE),),
+    ),
+    Act("operator:set_up_code_used", "used a set-up code", "operator entered that code"),
+    Act(
+        "operator:set_up_code_refused",
+        "gave a wrong set-up code",
+        "wrong, used or expired set-up code entered",
+    ),
+    Act(
+        "operator:factor_added",
+        "added a second factor",
+        "operator added a passkey or an authenticator app; mail went to them",
+    ),
+    Act("operator:factor_renamed", "renamed a second factor", "operator renamed one"),
+    Act(
+        "operator:factor_removed",
+        "removed a second factor",
+        "operator removed one; mail went to them",
+    ),
+    Act(
+        "operator:recovery_codes_made",
+        "made recovery codes",
+        "operator made recovery codes, which void the earlier ones; mail went to them",
+    ),
+    Act(
+        "operator:factor_reset",
+        "reset the second factor of {}",
+        (
+            "another operator or a command removed all factors; sessions ended, mail went to "
+            "the operator"
+        ),
+        (Right("accounts.user_reset_factor", proof=Proof.GRAVE),),
+    ),
+    Act(
+        "operator:session_ended",
+        "ended a console session",
+        "operator ended one of their own console sessions",
+    ),
+    Act("operator:signed_out", "signed out of the console", "operator signed out"),
+    Act(
+        "operator:sign_in_refused",
+        "was refused a sign-in to the console as {}",
+        "wrong email or password at the console; target: the email's person, if any",
+    ),
+    Act("signing_key:made", "made the signing key {}", "signing key created"),
+    Act("signing_key:revoked", "revoked the signing key {}", "key and all its tokens voided"),
+    Act(
+        "signing_key:reencrypted",
+        "encrypted the signing keys anew",
+        "private key encrypted under a newer encryption key",
+    ),
+    Act(
+        "connection:authorised",
+        "connected a provider for {}",
+        "person connected or reconnected a third party",
+    ),
+    Act(
+        "connection:reauthorisation_needed",
+        "found that a connection of {} needs a new consent",
+        "provider no longer accepts the grant",
+    ),
+    Act(
+        "connection:removed",
+        "removed a connection of {}",
+        "connection deleted here, with revocation pending",
+        (Right("accounts.connection_disconnect", ("support",)),),
+    ),
+    Act(
+        "connection:revoked",
+        "had a connection revoked at its provider",
+        "provider confirmed the revocation",
+    ),
+    Act(
+        "connection:revocation_given_up",
+        "gave up revoking a connection",
+        "no confirmation for two weeks",
+    ),
+    Act(
+        "connection:revocation_retried",
+        "tried again to revoke a connection",
+        "operator retried a revocation",
+        (Right("accounts.connectionrevocation_retry", ("support",)),),
+    ),
+    Act(
+        "connection:revocation_dismissed",
+        "forgot a connection that was not revoked",
+        "pending revocation dismissed",
+        (Right("accounts.connectionrevocation_dismiss", proof=Proof.GRAVE),),
+    ),
+    Act(
+        "client:alert_email_set",
+        "set the alert email of {}",
+        "address for used-up caps set, changed or removed",
+        (Right("accounts.client_alert_email", ("licensing",)),),
+    ),
+    Act(
+        "client:renamed",
+        "renamed the client {}",
+        "client renamed",
+        (Right("accounts.client_name", ("licensing",)),),
+    ),
+    Act(
+        "client:deleted",
+        "deleted the client {}",
+        "client without people deleted with its licence",
+        (Right("accounts.client_remove", ("licensing",), Proof.GRAVE),),
+    ),
+    Act(
+        "client:people_imported",
+        "imported people of {}",
+        "file of people imported; each has an event too",
+        (Right("accounts.client_import", ("licensing",)),),
+    ),
+    Act(
+        "audit:pruned",
+        "deleted old events of the audit log",
+        "old events deleted, with their number",
+    ),
+)
+
+declare(ACTS, PAGES)

@@ -1,0 +1,41 @@
+"""Acts of the worker and its jobs, and the page of jobs."""
+
+from config.platform.acts import Act, Page, Proof, Right, declare
+
+PAGES = (Page("procrastinate.procrastinatejob", ("support", "release")),)
+
+ACTS = (
+    Act(
+        "job:failed",
+        "failed permanently: {}",
+        "a queued job failed at every try: the kind of its error, without its arguments",
+    ),
+    Act(
+        "job:retried",
+        "retried the job {}",
+        "operator queued a failed job again",
+        (
+            Right("procrastinate.procrastinatejob_retry", ("support", "release")),
+            Right("procrastinate.procrastinatejob_retry_alike", ("support", "release")),
+        ),
+    ),
+    Act(
+        "job:discarded",
+        "discarded the job {}",
+        "operator discarded a failed job",
+        (Right("procrastinate.procrastinatejob_discard", proof=Proof.GRAVE),),
+    ),
+    Act(
+        "alarm:raised",
+        "mailed operators: {}",
+        "operators got mail about worker, queue or nightly jobs; daily while it lasts",
+    ),
+    Act("alarm:cleared", "saw the end of: {}", "condition ended"),
+    Act(
+        "nightly:begun", "began the nightly jobs", "manage.py nightly began, with its list of jobs"
+    ),
+    Act("nightly:done", "finished the nightly job {}", "nightly job succeeded"),
+    Act("nightly:failed", "failed in the nightly job {}", "nightly job failed"),
+)
+
+declare(ACTS, PAGES)

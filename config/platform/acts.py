@@ -1,0 +1,68 @@
+"""Acts of the audit log and rights of the console, declared by each app beside the code that performs them.
+
+An app lists them in its module ``acts`` and declares them as it is loaded. The console's history, the roles'
+rights (``config.composition.roles``), ``docs/audit.csv`` and ``docs/roles.csv`` are made from them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Literal
+
+from config.platform.declarations import Declarations
+
+# An owner has every right, and an auditor looks at every page.
+RoleName = Literal["support", "licensing", "release", "auditor"]
+
+
+class Proof(StrEnum):
+    """When an action of the console asks for the second factor again, the latest proof being older than ten minutes."""
+
+    NONE = ""
+    # The action hands out power, cannot be undone, decides which code shells run, or sends prompts elsewhere.
+    GRAVE = "grave"
+    # The action, done to an operator, locks one out or lets one in.
+    GRAVE_FOR_OPERATORS = "grave for operators"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The right to see the rows of a model, such as ``accounts.user``."""
+
+    model: str
+    roles: tuple[RoleName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """The right to do an action of the console, such as ``accounts.user_disable``, named as its route."""
+
+    name: str
+    roles: tuple[RoleName, ...] = ()
+    proof: Proof = Proof.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """An act that the audit log records: in the console's history, in the docs, and the rights to perform it there.
+
+    Acts of the API, the worker and commands have no rights. ``{}`` in the sentence stands for the event's target.
+    """
+
+    action: str
+    sentence: str
+    meaning: str
+    rights: tuple[Right, ...] = ()
+
+
+PAGES: Final = Declarations[Page](lambda page: page.model)
+ACTS: Final = Declarations[Act](lambda act: act.action)
+RIGHTS: Final = Declarations[Right](lambda right: right.name)
+
+
+def declare(acts: Iterable[Act], pages: Iterable[Page] = ()) -> None:
+    """Adds an app's acts with their rights, and its pages; a name that is declared already is refused."""
+    acts = tuple(acts)
+    ACTS.add(*acts)
+    RIGHTS.add(*(right for act in acts for right in act.rights))
+    PAGES.add(*pages)
