@@ -9,6 +9,7 @@ from rest_framework.test import APIClient
 from accounts.models import Client, User
 from accounts.sessions.sign_in import TokenPair
 from licensing.models import Licence
+from licensing.serializers import LicenceStatusSerializer
 from llmproxy.calls import watch
 from tests.conftest import PASSWORD
 from tests.ended import ENDS, end_access
@@ -96,6 +97,20 @@ def test_every_change_of_the_answer_changes_its_tag(
     after = signed_in.get(STATUS, headers={"If-None-Match": before["ETag"]})
     assert after.status_code == 200
     assert after.json() != before.json()
+
+
+def test_a_field_that_is_new_in_the_answer_changes_its_tag(
+    signed_in: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    etag = signed_in.get(STATUS)["ETag"]
+    shown = LicenceStatusSerializer.to_representation
+    monkeypatch.setattr(
+        LicenceStatusSerializer,
+        "to_representation",
+        lambda self, caller: {**shown(self, caller), "seats": 5},
+    )
+    after = signed_in.get(STATUS, headers={"If-None-Match": etag})
+    assert (after.status_code, after.json()["seats"]) == (200, 5)
 
 
 def test_the_rows_decide_and_not_the_token(signed_in: APIClient, organisation: Client) -> None:
