@@ -1,7 +1,7 @@
 """The caller of a request: user, session, client, licence and plan, from their rows, in one query."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import NamedTuple, cast
 from uuid import UUID
@@ -84,14 +84,38 @@ def caller_of(request: Request) -> Caller:
 
 # Whether the session or key has neither ended nor expired.
 _LASTS = "held.ended_at IS NULL AND (held.expires_at IS NULL OR held.expires_at > now())"
-# In the order of the caller's fields.
-_PERSON = "person.id, person.email, person.epoch, person.is_active"
-_LICENCE = """
-client.id, client.name,
-licence.status, licence.grace_until, plan.id, plan.name, plan.entitlements, licence.entitlements,
-plan.monthly_input_tokens, plan.monthly_output_tokens, plan.daily_tokens, COALESCE(plan.cached_input_percent, 100),
-plan.catalogue_version
-"""
+# The column of each field of a caller, but for those of its session.
+_COLUMNS = {
+    "user_id": "person.id",
+    "email": "person.email",
+    "epoch": "person.epoch",
+    "is_active": "person.is_active",
+    "client_id": "client.id",
+    "client_name": "client.name",
+    "status": "licence.status",
+    "grace_until": "licence.grace_until",
+    "plan_id": "plan.id",
+    "plan": "plan.name",
+    "plan_entitlements": "plan.entitlements",
+    "own_entitlements": "licence.entitlements",
+    "monthly_input_tokens": "plan.monthly_input_tokens",
+    "monthly_output_tokens": "plan.monthly_output_tokens",
+    "daily_tokens": "plan.daily_tokens",
+    "cached_input_percent": "COALESCE(plan.cached_input_percent, 100)",
+    "catalogue_version": "plan.catalogue_version",
+}
+_COLUMNS_OF_KEY = {
+    **{name: f"held.{name}" for name in CallerKey._fields},
+    "is_allowed": "plan.allows_keys",
+}
+
+
+def _selected(**of_session: str) -> str:
+    """A caller's columns, in the order of its fields, so that a row makes a caller."""
+    columns = _COLUMNS | of_session
+    return ", ".join(columns[field.name] for field in fields(Caller) if field.name != "key")
+
+
 _OF_HOLDER = """
 JOIN accounts_user person ON person.id = held.user_id
 LEFT JOIN accounts_client client ON client.id = person.client_id
@@ -100,7 +124,7 @@ LEFT JOIN licensing_plan plan ON plan.id = licence.plan_id
 """
 _CALLER = BatchedLookup(
     f"""
-SELECT {_PERSON}, held.id, {_LASTS}, {_LICENCE}, asked.place
+SELECT {_selected(session_id="held.id", session_lasts=_LASTS)}, asked.place
 FROM (VALUES KEYS) AS asked(id, user_id, place)
 JOIN accounts_session held ON held.id = asked.id AND held.user_id = asked.user_id {_OF_HOLDER}
 """,  # nosec B608 # noqa: S608 - built from constants of this project
@@ -116,7 +140,7 @@ def load_caller(*, user_id: UUID, session_id: UUID) -> Caller | None:
 
 _SIGNED_OUT = BatchedLookup(
     f"""
-SELECT {_PERSON}, NULL::uuid, false, {_LICENCE}, held.place
+SELECT {_selected(session_id="NULL::uuid", session_lasts="false")}, held.place
 FROM (VALUES KEYS) AS held(user_id, place) {_OF_HOLDER}
 """,  # nosec B608 # noqa: S608 - as above
     ["uuid"],
@@ -138,8 +162,8 @@ class KeyHolders:
         table = keys._meta.db_table  # noqa: SLF001 - Django's documented API
         self._statement = BatchedLookup(
             f"""
-SELECT {_PERSON}, NULL::uuid, {_LASTS}, {_LICENCE},
-    held.id, held.epoch, held.monthly_output_tokens, held.last_used_at, plan.allows_keys, asked.place
+SELECT {_selected(session_id="NULL::uuid", session_lasts=_LASTS)},
+    {", ".join(_COLUMNS_OF_KEY[name] for name in CallerKey._fields)}, asked.place
 FROM (VALUES KEYS) AS asked(hash, place)
 JOIN {table} held ON held.hash = asked.hash {_OF_HOLDER}
 """,  # nosec B608 # noqa: S608 - built from constants of this project
@@ -152,7 +176,7 @@ JOIN {table} held ON held.hash = asked.hash {_OF_HOLDER}
         if row is None:
             return None
         of_key = len(CallerKey._fields)
-        return replace(Caller(*row[:-of_key]), key=CallerKey(*row[-of_key:]))
+        return Caller(*[*row[:-of_key], CallerKey(*row[-of_key:])])
 
 
 _CLAIMS = BatchedStatement(
