@@ -17,7 +17,7 @@ from drf_spectacular.generators import SchemaGenerator
 from config.platform.edge.ratelimits.table import DEFAULTS
 from config.platform.env.secret_files import Secret
 from tests.generated_docs import GENERATED, OURS, problems
-from tests.tools.variables import NAMES
+from tests.tools.variables import NAMES, read_by_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -28,8 +28,6 @@ CODE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 # A file of the repository, by its path.
 NAMED = re.compile(r"(?:tests|docs|\.ci|config|templates|[a-z]+)/[\w./-]+")
-# Reads the variables of the service, each as the type that the name of the reader says.
-READERS = {"secret", "text"}
 # Commands of packages that operators of this service need.
 BORROWED = {"migrate", "createsuperuser", "procrastinate"}
 
@@ -56,23 +54,6 @@ def anchors(page: Path) -> set[str]:
     """The names of a page's headings as they stand in addresses."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
-
-
-def variables() -> dict[str, ast.Call]:
-    """Every variable that the settings read, with the call that reads it."""
-    found = {}
-    for node in ast.walk(ast.parse((ROOT / "config" / "settings.py").read_text())):
-        if isinstance(node, ast.Call) and node.args and _reads(node.func):
-            name = node.args[0]
-            assert isinstance(name, ast.Constant)
-            found[str(name.value)] = node
-    return found
-
-
-def _reads(function: ast.expr) -> bool:
-    if isinstance(function, ast.Attribute):
-        return isinstance(function.value, ast.Name) and function.value.id == "env"
-    return isinstance(function, ast.Name) and function.id in READERS
 
 
 def default_of(call: ast.Call) -> ast.expr | None:
@@ -119,14 +100,12 @@ def test_every_place_in_the_indexes_exists() -> None:
 
 
 def test_the_configuration_table_has_every_variable_and_no_other() -> None:
-    # The schema's owner is read by what changes the schema; the settings of the service leave it alone.
-    every = variables().keys() | {"DATABASE_OWNER_URL"}
-    assert described_variables().keys() == every == set(NAMES)
+    assert described_variables().keys() == set(NAMES)
 
 
-@pytest.mark.parametrize("name", sorted(variables()))
+@pytest.mark.parametrize("name", sorted(read_by_settings()))
 def test_the_configuration_table_has_the_default_of(name: str) -> None:
-    said, default = described_variables()[name], default_of(variables()[name])
+    said, default = described_variables()[name], default_of(read_by_settings()[name])
     assert (said == "required") == (default is None)
     if isinstance(default, ast.Constant) and isinstance(default.value, int | float):
         assert float(said) == float(default.value)

@@ -74,7 +74,7 @@ def test_a_test_run_shares_no_value_with_the_environment_file_and_names_all_of_i
 
 
 def test_a_test_run_inherits_no_variable_that_the_settings_read() -> None:
-    read = set(variables.NAMES)
-    assert {"DATABASE_URL", "DATABASE_OWNER_URL", "RATE_LIMITS", "SENTRY_DSN"} <= read
-    shell = dict.fromkeys(read, "1") | {f"{name}_FILE": "1" for name in read}
+    names = set(variables.NAMES)
+    assert {"DATABASE_URL", "DATABASE_OWNER_URL", "RATE_LIMITS", "SENTRY_DSN"} <= names
+    shell = dict.fromkeys(names, "1") | {f"{name}_FILE": "1" for name in names}
     assert variables.outside({**shell, "PATH": "/bin"}) == {"PATH": "/bin"}

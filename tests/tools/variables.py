@@ -1,8 +1,8 @@
 """Values of the service's variables: for `make run`, which keeps its secrets, and for one test run."""
 
+import ast
 import base64
 import os
-import re
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,12 +11,29 @@ from config.platform.env.hosts import is_loopback
 from tests.tools.folders import ROOT
 from tests.tools.minisign import tauri_public_key
 
-_READ = re.compile(r'(?:\benv\.\w+|\btext|\bsecret)\(\s*"([A-Z_]+)"')
-# Every variable that the service reads, and what `migrate` alone reads; a test run inherits none of them.
-NAMES = (
-    "DATABASE_OWNER_URL",
-    *_READ.findall((ROOT / "config" / "settings.py").read_text(encoding="utf-8")),
-)
+# Read by what changes the schema; the settings of the service leave it alone.
+READ_BY_COMMANDS = ("DATABASE_OWNER_URL",)
+# Functions of the settings that read a variable, beside the methods of ``env``.
+READERS = {"secret", "text"}
+
+
+def read_by_settings() -> dict[str, ast.Call]:
+    """Every variable that the settings read, with the call that reads it."""
+    return {
+        ast.literal_eval(node.args[0]): node
+        for node in ast.walk(ast.parse((ROOT / "config" / "settings.py").read_text()))
+        if isinstance(node, ast.Call) and node.args and _reads(node.func)
+    }
+
+
+def _reads(function: ast.expr) -> bool:
+    if isinstance(function, ast.Attribute):
+        return isinstance(function.value, ast.Name) and function.value.id == "env"
+    return isinstance(function, ast.Name) and function.id in READERS
+
+
+# Every variable that the service reads; a test run inherits none of them.
+NAMES = (*read_by_settings(), *READ_BY_COMMANDS)
 
 
 def for_run(
