@@ -1,13 +1,9 @@
-"""What accounts needs of the apps above it: functions and columns that composition registers as Django starts."""
+"""What accounts needs of the apps above it: functions that composition registers as Django starts."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import UUID
-
-from django.db.models import Model, QuerySet
-
-RowsOf = Callable[[UUID], QuerySet[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,19 +40,12 @@ class Above:
     """What the apps above provide.
 
     ``claims_of``: the claims about a user's client, or None without a licensed client.
-    ``personal_records``: rows that are erased with a person, by kind. ``personal_columns``: rows that stay, each kind
-    with its column that is emptied. ``signed_by_email``: columns that name a person by email and follow a change of it.
-    ``encrypted_columns``: what is encrypted again with accounts' own columns. ``unknown_apps``: those of some slugs
-    that no app has.
+    ``unknown_apps``: those of some slugs that no app has.
     """
 
     load_caller: LoadCaller
     claims_of: Callable[[UUID], Claims | None]
-    personal_records: Mapping[str, RowsOf]
-    personal_columns: Mapping[str, tuple[RowsOf, str]]
-    signed_by_email: Sequence[tuple[type[Model], str]]
     unknown_apps: Callable[[set[str]], set[str]]
-    encrypted_columns: Mapping[type[Model], tuple[str, ...]]
 
 
 _registered: list[Above] = []

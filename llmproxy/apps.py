@@ -1,3 +1,4 @@
+from accounts.columns import ENCRYPTED, PERSONAL_ROWS, Column, PersonalRows
 from config.platform import declarations
 
 
@@ -5,3 +6,8 @@ class ModelProxyConfig(declarations.DeclaringApp):
     name = "llmproxy"
     verbose_name = "model proxy"
     declaring = ("acts", "admin.finders", "attention")
+
+    def ready(self) -> None:
+        super().ready()
+        PERSONAL_ROWS.add(PersonalRows("personal keys", self.get_model("PersonalKey")))
+        ENCRYPTED.add(Column(self.get_model("Provider"), "api_key"))

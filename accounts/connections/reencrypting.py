@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import BinaryField, QuerySet
 from django.db.models.functions import Substr
 
-from accounts.hooks import above
+from accounts.columns import ENCRYPTED
 from accounts.models import (
     Authenticator,
     Connection,
@@ -33,7 +33,7 @@ def reencrypt() -> tuple[int, int]:
     A value is replaced only if it has not changed meanwhile, so a concurrent refresh wins; safe to run twice.
     """
     renewed = unreadable = 0
-    for model, columns in _columns():
+    for model, columns in encrypted_columns():
         last = 0
         while rows := list(model.objects.filter(pk__gt=last).order_by("pk")[:AT_A_TIME]):
             for row in rows:
@@ -55,7 +55,11 @@ def reencrypt() -> tuple[int, int]:
 
 def unbound(*, at: datetime) -> int:
     """The number of values of earlier releases, bound to no row, in all columns and in the keys that verify."""
-    kept = [(model.objects.all(), column) for model, columns in _columns() for column in columns]
+    kept = [
+        (model.objects.all(), column)
+        for model, columns in encrypted_columns()
+        for column in columns
+    ]
     kept.append((SigningKey.objects.verifying(at=at), "private_key"))
     return sum(_unbound(rows, column) for rows, column in kept)
 
@@ -66,6 +70,7 @@ def _unbound(rows: QuerySet[Any], column: str) -> int:
     return int(begun.exclude(begin=BOUND).count())
 
 
-def _columns() -> Iterator[tuple[Any, tuple[str, ...]]]:
+def encrypted_columns() -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """Every model with encrypted columns, but for the keys that sign."""
     yield from _COLUMNS
-    yield from above().encrypted_columns.items()
+    yield from ((each.model, (each.column,)) for each in ENCRYPTED)

@@ -16,9 +16,9 @@ from django.db.models.functions import Cast, Lower
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor, check_reason, record
+from accounts.columns import PERSONAL_COLUMNS, PERSONAL_ROWS
 from accounts.connections.disconnecting import disconnect_all
 from accounts.factors.devices import rows_of
-from accounts.hooks import above
 from accounts.models import (
     Client,
     Connection,
@@ -108,13 +108,12 @@ def _belongings(user_id: UUID) -> dict[str, QuerySet[Any]]:
         "console sessions": ConsoleSession.objects.filter(user=user_id),
         **rows_of(user_id),
     }
-    return found | {name: rows(user_id) for name, rows in above().personal_records.items()}
+    return found | {each.name: each.of(user_id) for each in PERSONAL_ROWS}
 
 
 def _columns(user_id: UUID) -> dict[str, tuple[QuerySet[Any], str]]:
     """Rows of the ledger about a person, each kind with its column that erasure empties."""
-    columns = above().personal_columns
-    return {name: (rows(user_id), column) for name, (rows, column) in columns.items()}
+    return {each.name: (each.of(user_id), each.column) for each in PERSONAL_COLUMNS}
 
 
 def _remove(rows: QuerySet[Any]) -> int:

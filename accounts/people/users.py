@@ -12,8 +12,8 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from accounts.audit import Actor, check_reason, record, record_each
+from accounts.columns import SIGNED_BY_EMAIL
 from accounts.hashers import check_password
-from accounts.hooks import above
 from accounts.models import Client, PasswordLink, Role, Session, User
 from accounts.people import mails
 from accounts.people.emails import is_email
@@ -133,9 +133,9 @@ def change_email(*, user_id: UUID, email: str, reason: str, by: Actor, now: date
 
 def replace_signatures(*, was: str, email: str) -> None:
     """Replaces an email in all rows that name their author by email, except the audit log."""
-    for model, column in above().signed_by_email:
-        rows: QuerySet[Any] = QuerySet(model)
-        rows.filter(**{column: was}).update(**{column: email})
+    for each in SIGNED_BY_EMAIL:
+        rows: QuerySet[Any] = QuerySet(each.model)
+        rows.filter(**{each.column: was}).update(**{each.column: email})
 
 
 def move_user(

@@ -18,17 +18,13 @@ from config.composition.operation import acts
 from config.platform.edge import request_log
 from config.platform.runtime import serving
 from licensing.callers import claims_of, load_caller
-from licensing.models import Brake
 from llmproxy.calls import outbox
 from llmproxy.calls import watch as calls
 from llmproxy.catalogue.member_names import members_are_named
 from llmproxy.catalogue.unpriced import models_have_prices
-from llmproxy.keys import personal_keys
-from llmproxy.models import Provider
 from releases.delivery import conditional_writes
-from releases.models import AppChannel, AppPin, MicroApp
+from releases.models import MicroApp
 from usage import refusal_log
-from usage.models import Alert, Override, Refusal, Stop, UsageRecord
 
 if settings.SENTRY_DSN:
     # A large library, which most installations never use.
@@ -61,24 +57,7 @@ hooks.register(
     hooks.Above(
         load_caller=load_caller,
         claims_of=claims_of,
-        personal_records={
-            # Overrides have operators' reasons, which may name people.
-            "overrides": lambda user_id: Override.objects.filter(user=user_id),
-            "stops of model calls": lambda user_id: Stop.objects.filter(user=user_id),
-            "usage alerts": lambda user_id: Alert.objects.filter(user=user_id),
-            "refusals": lambda user_id: Refusal.objects.filter(user=user_id),
-            "personal keys": personal_keys.of_person,
-        },
-        # What callers said of their calls; the ledger stays.
-        personal_columns={
-            "labels of calls": (
-                lambda user_id: UsageRecord.objects.filter(user=user_id, labels__isnull=False),
-                "labels",
-            )
-        },
-        signed_by_email=((Brake, "confirmed_by"), (AppChannel, "moved_by"), (AppPin, "pinned_by")),
         unknown_apps=lambda slugs: {*slugs} - set(MicroApp.objects.in_bulk(slugs)),
-        encrypted_columns={Provider: ("api_key",)},
     )
 )
 register(models_have_prices, Tags.database)

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Max, Q
 
 from accounts.audit import Actor, record
 from accounts.people import mails
@@ -150,11 +150,6 @@ def prune_keys(*, now: datetime, dry_run: bool = False) -> int:
     over = now - OVER_KEPT
     keys = PersonalKey.objects.filter(Q(expires_at__lt=over) | Q(ended_at__lt=over))
     return keys.count() if dry_run else keys.delete()[0]
-
-
-def of_person(user_id: UUID) -> QuerySet[Any]:
-    """The keys of a person, for erasure."""
-    return PersonalKey.objects.filter(user=user_id)
 
 
 def _note_use(key_id: UUID, *, now: datetime) -> None:

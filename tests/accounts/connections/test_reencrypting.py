@@ -5,17 +5,19 @@ from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet
+from django.apps import apps
 from django.core.management import call_command
-from django.db.models import F
+from django.db.models import BinaryField, F
 
 from accounts.audit import Actor
 from accounts.connections.authorisation import begin
 from accounts.connections.disconnecting import revoke_later, tokens_of
-from accounts.connections.reencrypting import reencrypt, unbound
+from accounts.connections.reencrypting import encrypted_columns, reencrypt, unbound
 from accounts.keys.signing_keys import reencrypt_signing_keys
 from accounts.models import Client, Connection, Session, SigningKey, User
 from config.platform.encryption import BOUND, CannotDecrypt
 from tests.accounts.connections.conftest import REDIRECT
+from tests.test_architecture import FLOORS
 
 pytestmark = pytest.mark.django_db
 
@@ -93,3 +95,27 @@ def test_tokens_that_are_moved_to_another_person_provider_or_column_open_nothing
     with pytest.raises(CannotDecrypt):
         tokens_of(Connection.objects.get())
     assert reencrypt() == (0, 1)
+
+
+def test_every_column_of_bytes_is_encrypted_again_or_is_no_secret() -> None:
+    found = {
+        f"{model._meta.label}.{field.name}"
+        for model in apps.get_models()
+        if model._meta.app_label in FLOORS
+        for field in model._meta.get_fields()
+        if isinstance(field, BinaryField)
+    }
+    known = {
+        f"{model._meta.label}.{name}" for model, names in encrypted_columns() for name in names
+    }
+    assert found - known == {
+        # Encrypted again by a command of its own.
+        "accounts.SigningKey.private_key",
+        # Encrypted under the token that is presented.
+        "accounts.RefreshToken.retry_box",
+        "llmproxy.PersonalKey.hash",
+        "releases.AppVersion.signature",
+        "releases.Publication.signature",
+        "releases.ShellRelease.manifest",
+    }
+    assert known <= found

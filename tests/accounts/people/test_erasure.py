@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, models, transaction
 
 from accounts.audit import Actor
-from accounts.hooks import above
+from accounts.columns import SIGNED_BY_EMAIL
 from accounts.models import AuditEvent, Client, PasswordLink, RefreshToken, Session, User
 from accounts.people.access import NotYourself, enable
 from accounts.people.clients import set_alert_email
@@ -185,7 +185,7 @@ def test_every_column_for_who_did_something_is_known_to_erasing() -> None:
         ("releases.Publication", "published_by"),
         ("releases.ShellRelease", "published_by"),
     }
-    signed = {(model._meta.label, column) for model, column in above().signed_by_email}
+    signed = {(each.model._meta.label, each.column) for each in SIGNED_BY_EMAIL}
     assert found == impersonal | signed
 
 
