@@ -8,6 +8,7 @@ from accounts.forwarding import APP
 from accounts.models import Role
 from accounts.sessions.access_tokens import TYPE
 from config.composition.operation import nightly
+from config.platform.acts import ACTS
 from config.platform.attention import kinds
 from config.platform.edge.ratelimits.cache import PROBE
 from config.platform.edge.ratelimits.table import DEFAULTS
@@ -18,8 +19,7 @@ from releases.micro_apps.publishing import bundle_path
 from tests.generated_docs import problems
 from tests.lasting import code, database, registries
 from tests.lasting.reading import Part
-from tests.test_audit_actions import BY_TRIGGER, actions
-from tests.test_docs import READ_BY_COMMANDS, variables
+from tests.tools.variables import NAMES
 from usage.costs import Abandoned, Prices, Spent, as_json
 
 Names = Callable[[], Iterable[str | Part]]
@@ -59,7 +59,7 @@ KINDS: Mapping[str, Names] = {
     "operator role": lambda: Role.values,
     "choice": registries.choices,
     "migration": registries.migrations,
-    "audit action": lambda: (*actions(), *BY_TRIGGER),
+    "audit action": lambda: (each.action for each in ACTS),
     "audit member": code.audit_members,
     "JSON": _json,
     "night job": lambda: (each.name for each in nightly.JOBS),
@@ -89,7 +89,7 @@ KINDS: Mapping[str, Names] = {
     # What operators, scripts and monitors name.
     "entry point": registries.entry_points,
     "command": registries.commands,
-    "variable": lambda: (*variables(), *READ_BY_COMMANDS),
+    "variable": lambda: NAMES,
     "logger": code.loggers,
     "log event": code.log_events,
     "log member": lambda: ALLOWED,
