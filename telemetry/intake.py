@@ -18,7 +18,7 @@ from django.db import connection
 
 from config.platform.db.connections import release_connection
 from config.platform.problems.problem import Fault, InvalidRequest, RefusedUntil, RequestTooLarge
-from config.platform.runtime.greenlets import Aside
+from config.platform.runtime.greenlets import WorkerThread
 from telemetry.events import BadEvent, ReportedEvent, read
 from telemetry.models import DailyShare, Event
 from telemetry.volumes import midnight
@@ -31,7 +31,9 @@ MOST_BYTES = MIB
 LARGE = 64 * 1024
 
 Validated = tuple[dict[str, ReportedEvent], list[Fault], float]
-_checking = Aside("There is much telemetry to check just now. Please send this again in a moment.")
+_checking = WorkerThread(
+    "There is much telemetry to check just now. Please send this again in a moment."
+)
 
 
 class TooManyEvents(RequestTooLarge):

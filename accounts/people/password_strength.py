@@ -14,7 +14,7 @@ from zxcvbn import zxcvbn
 
 from accounts.models import User
 from config.platform.db.connections import release_connection
-from config.platform.runtime.greenlets import Aside
+from config.platform.runtime.greenlets import WorkerThread
 from config.platform.text.forms import password_form
 
 # Of 4: a hundred million guesses, or ten thousand million where it is one word and something beside it, because the
@@ -34,7 +34,7 @@ OF_CONTEXT = "It is little more than your email, your company's name or the name
 ONE_WORD = "It is one word with digits or signs."
 ADVICE = "Take several words that do not belong together."
 
-_judging = Aside("Many passwords are being chosen just now. Please try again in a moment.")
+_judging = WorkerThread("Many passwords are being chosen just now. Please try again in a moment.")
 
 
 class StrengthValidator:

@@ -19,7 +19,7 @@ from uuid import UUID
 from django.conf import settings
 
 from config.platform.http.errors import ExchangeError, TimedOut, TooLarge
-from config.platform.runtime.greenlets import Aside
+from config.platform.runtime.greenlets import WorkerThread
 from llmproxy.calls.admission import Admission
 from llmproxy.calls.attempt import MAX_ANSWER, Attempt
 from llmproxy.calls.call import Call
@@ -116,7 +116,7 @@ class Rooms:
 
 
 rooms = Rooms()
-_aside = Aside("Many large answers are being read just now. Please try again in a moment.")
+_aside = WorkerThread("Many large answers are being read just now. Please try again in a moment.")
 _turn = Lock()
 
 

@@ -12,7 +12,7 @@ from struct import unpack
 from typing import Any
 
 from config.platform.db.connections import release_connection
-from config.platform.runtime.greenlets import Aside
+from config.platform.runtime.greenlets import WorkerThread
 from llmproxy.prompts.documents import Bounds, Contents, read_contents
 
 # Gemini counts the most: 32 tokens a second.
@@ -31,7 +31,7 @@ BYTES_PER_TOKEN_OF_TEXT = 2
 TURN_SECONDS = 0.05
 _WAV_HEADER = 44
 _UNCOMPRESSED = frozenset({1, 3})
-_reading = Aside("Many files are being read just now. Please try again in a moment.")
+_reading = WorkerThread("Many files are being read just now. Please try again in a moment.")
 
 
 def audio_tokens(audio: Mapping[str, Any]) -> int:

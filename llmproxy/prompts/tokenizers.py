@@ -13,7 +13,7 @@ from typing import Protocol
 from django.utils.module_loading import import_string
 
 from config.platform.db.connections import release_connection
-from config.platform.runtime.greenlets import Aside
+from config.platform.runtime.greenlets import WorkerThread
 
 # The library refuses a text of more than 200,000 tokens, and a character has at most four.
 PIECE = 25_000
@@ -21,7 +21,7 @@ PIECE = 25_000
 PER_TEXT = 50
 
 # A program may have many calls of one person under way.
-counting = Aside(
+counting = WorkerThread(
     "Many long prompts are being counted just now. Please try again in a moment.",
     most_of_a_person=100,
 )

@@ -10,7 +10,7 @@ import pytest
 
 from config.platform.problems.problem import ServiceUnavailable
 from config.platform.runtime import greenlets
-from config.platform.runtime.greenlets import Aside, run_exclusively, spawn, within
+from config.platform.runtime.greenlets import WorkerThread, run_exclusively, spawn, within
 
 UNDER_GEVENT = """
 import gevent.monkey; gevent.monkey.patch_all()
@@ -77,9 +77,9 @@ ASIDE = """
 import gevent.monkey; gevent.monkey.patch_all()
 import os, time
 from gevent import spawn
-from config.platform.runtime.greenlets import Aside
+from config.platform.runtime.greenlets import WorkerThread
 
-aside = Aside("busy")
+aside = WorkerThread("busy")
 
 def spin(until):
     end = time.monotonic() + 60
@@ -106,11 +106,11 @@ import gevent.monkey; gevent.monkey.patch_all()
 from gevent import sleep, spawn
 from gevent.monkey import get_original
 from config.platform.runtime import greenlets
-from config.platform.runtime.greenlets import Aside
+from config.platform.runtime.greenlets import WorkerThread
 from config.platform.problems.problem import ServiceUnavailable
 
 greenlets.SHARE_SECONDS = greenlets.QUEUE_SECONDS = 60
-one, other = Aside("one kind is busy", most_of_a_person=3), Aside("another kind")
+one, other = WorkerThread("one kind is busy", most_of_a_person=3), WorkerThread("another kind")
 hold, done = get_original("_thread", "allocate_lock")(), []
 hold.acquire()
 
@@ -329,7 +329,7 @@ def test_a_persons_second_work_waits_and_neither_others_nor_another_kind_of_work
 
 def test_a_persons_second_work_waits_without_gevent_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(greenlets, "SHARE_SECONDS", 0.05)
-    aside = Aside("busy")
+    aside = WorkerThread("busy")
     with aside.share_of("ada"):
         with aside.share_of("eve"):
             assert aside.run(int, "7") == 7
@@ -338,6 +338,6 @@ def test_a_persons_second_work_waits_without_gevent_too(monkeypatch: pytest.Monk
     _take_share(aside, "ada")
 
 
-def _take_share(aside: Aside, person: str) -> None:
+def _take_share(aside: WorkerThread, person: str) -> None:
     with aside.share_of(person):
         pass

@@ -203,7 +203,7 @@ def look() -> None:
     grow(metrics.WAITS_FAILED.labels("database"), stats.get("requests_errors", 0))
     metrics.WAITING.labels("settlement").set(outbox.pending())
     metrics.WAITING.labels("password_hash").set(greenlets.sign_ins.waiting)
-    grow(metrics.WAITS_FAILED.labels("password_hash"), greenlets.sign_ins.in_vain)
+    grow(metrics.WAITS_FAILED.labels("password_hash"), greenlets.sign_ins.timed_out)
     for generation, pauses in list(_pauses.items()):
         grow(metrics.PAUSES.labels(generation), pauses)
         grow(metrics.PAUSE_SECONDS.labels(generation), _pause_seconds[generation])

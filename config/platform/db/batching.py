@@ -1,7 +1,7 @@
 """Batches concurrent executions of one hot statement.
 
-What a small statement costs is mostly the round trip and, where it writes, the commit. While one is in flight, others
-of its kind gather and then go as one transaction through psycopg's pipeline.
+A small statement costs mostly its round trip and, for a write, its commit. Executions that queue while one is in flight
+run as one transaction through psycopg's pipeline.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,23 +16,23 @@ from psycopg_pool import PoolTimeout
 from config.platform.db.connections import PooledConnection, StalePlan, release_connection
 from config.platform.runtime import batches
 from config.platform.runtime.batches import MOST, Batches, Execution
-from config.platform.runtime.greenlets import run_whole
+from config.platform.runtime.greenlets import run_uninterrupted
 
 Row = tuple[Any, ...]
-# A batch waits for no lock for long: then each of its executions is repeated alone, with the patience of the server.
+# A batch that meets a lock is rolled back, and each execution repeated alone with the server's own lock timeout.
 _BEGIN = "BEGIN; SET LOCAL lock_timeout = '100ms'"
-# Without an answer for so long, the server is away rather than busy; one that stands still for five seconds is not.
+# A server that is silent for so long is away. A checkpoint may stall it for five seconds.
 AWAY_SECONDS = 8.0
-# The server is away: it may have committed before that, and a second try would have to wait as long as the first.
+# Errors of a server that is away. It may have committed, and a second attempt would wait as long as the first.
 _AWAY = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
-# The codes of a server that was ended, and of a pooler that has lost it.
+# SQLSTATE classes of a server that was shut down, or that a pooler has lost.
 _LOST = ("57P", "08")
 
 
 def borrowed(pool: Any) -> PooledConnection:
-    """A connection of the pool, for its ``lender`` to take back; Django's way to one takes as long as a statement.
+    """Takes a connection from the pool, to be returned to its ``lender``. Django's way costs as much as a statement.
 
-    For tasks that nothing interrupts: a pool lends one for ever to a wait that was.
+    Call it in an uninterruptible task: an interrupted wait loses the connection.
     """
     pool.open()
     connection: PooledConnection = pool.getconn()
@@ -43,15 +43,14 @@ def borrowed(pool: Any) -> PooledConnection:
 
 
 class BatchedStatement(Batches["_Execution"]):
-    """A statement for one row at most, prepared, with values by place or by name.
+    """A prepared statement that returns at most one row, with positional or named values.
 
-    Executions of this process that meet are sent as one batch. With ``order``, a key of their values, the statement
-    writes: a batch is a transaction, sorted by it. Where it locks rows this must be an order of the rows, so that two
-    batches never wait for each other. Inside a transaction of the caller the statement is part of that.
-    No execution fails because of another: a batch that the database refuses is rolled back, and each repeated alone.
+    Concurrent executions in this process form one batch. A statement that writes has an ``order``, a sort key of the
+    values: its batch is a transaction sorted by that key, which must order the locked rows to avoid deadlocks. Inside a
+    transaction of the caller the statement is part of that. A batch that the database refuses is rolled back and each
+    execution repeated alone, so none fails because of another.
     """
 
-    # When the server last answered any of them, and when it last kept silent for too long.
     answered_at = silent_at = 0.0
 
     def __init__(self, text: str, *, order: Callable[[Any], Any] | None = None) -> None:
@@ -60,30 +59,27 @@ class BatchedStatement(Batches["_Execution"]):
         self._order = order
 
     def row(self, values: Any) -> Row | None:
-        """The row for these values. Types must be clear from the text or the values."""
+        """Returns the row for these values. Types must be clear from the text or the values."""
         ours: Any = connections[DEFAULT_DB_ALIAS]
         execution = _Execution(values, ours.pool)
         if ours.in_atomic_block or ours.pool is None:
             with ours.cursor() as cursor:
                 self._execute_one(cursor, execution)
             return execution.result()
-        # The leader may need this one: the pool can be empty because all who wait for it hold one.
+        # The leader may need this connection: the pool can be empty because every waiter holds one.
         release_connection()
         self.execute(execution)
         if execution.is_undone:
             with ours.wrap_database_errors:
-                run_whole(self._repeat, execution)
+                run_uninterrupted(self._repeat, execution)
         return execution.result()
 
     def _repeat(self, execution: "_Execution") -> None:
-        self.fly([execution], borrowed(execution.pool))
+        self.run([execution], borrowed(execution.pool))
 
-    def board(self, leader: "_Execution") -> PooledConnection:
-        """Waits for a connection, as long as the server answers those that have one.
-
-        A leader that has waited for a flight without an answer does not wait as long for another.
-        """
-        until = leader.waits_until
+    def acquire(self, leader: "_Execution") -> PooledConnection:
+        """Waits for a connection while the server answers others. Fails fast after a batch that timed out."""
+        until = leader.deadline
         if (
             max(until - batches.WAIT_SECONDS, BatchedStatement.answered_at)
             < BatchedStatement.silent_at
@@ -96,13 +92,13 @@ class BatchedStatement(Batches["_Execution"]):
                 if monotonic() > min(until, BatchedStatement.answered_at + AWAY_SECONDS):
                     raise
 
-    def fly(self, batch: list["_Execution"], aboard: PooledConnection) -> None:
+    def run(self, batch: list["_Execution"], resource: PooledConnection) -> None:
         began = monotonic()
         try:
             if order := self._order:
                 batch = sorted(batch, key=lambda each: order(each.values))
             if batch:
-                self._execute(aboard, batch)
+                self._execute(resource, batch)
                 BatchedStatement.answered_at = monotonic()
         except Exception as error:  # noqa: BLE001 - each caller gets it
             is_undone = len(batch) > 1 and _is_undone(error)
@@ -111,7 +107,7 @@ class BatchedStatement(Batches["_Execution"]):
             for each in batch:
                 each.error, each.is_undone = error, is_undone
         finally:
-            aboard.lender.putconn(aboard)
+            resource.lender.putconn(resource)
 
     def _execute(self, on: psycopg.Connection[Any], batch: Sequence["_Execution"]) -> None:
         cursor = on.cursor()
@@ -141,16 +137,16 @@ class BatchedStatement(Batches["_Execution"]):
 
 
 class BatchedLookup(BatchedStatement):
-    """A statement that reads one row at most for each of several keys, so that keys that meet cost one execution.
+    """A statement that looks up at most one row for each key, so that a batch of keys costs one execution.
 
-    It says ``FROM (VALUES KEYS) AS asked(…, place)``, where keys have parts of ``types`` and a place, which is the
-    end of a row. A list of rows rather than an array: the server knows its length and plans the statement once.
+    Its text contains ``FROM (VALUES KEYS) AS asked(…, place)``; a key has parts of ``types``, and ``place`` is the last
+    column of each row. A list of rows, unlike an array, has a known length, so the server plans the statement once.
     """
 
     def __init__(self, text: str, types: Sequence[str]) -> None:
         key = ", ".join(f"%s::{each}" for each in types)
         keys = [f"({key}, {place})" for place in range(1, MOST + 1)]
-        # A batch is filled up to the next of these sizes.
+        # Batches are padded to one of these sizes.
         sizes = (1, 2, 4, 8, 16, MOST)
         self._texts = {size: text.replace("KEYS", ", ".join(keys[:size])) for size in sizes}
         super().__init__(self._texts[1])
@@ -172,20 +168,20 @@ class BatchedLookup(BatchedStatement):
 
 
 class _Execution(Execution):
-    """One execution: its values and the pool of connections, and its row or error once it is over."""
+    """The values and connection pool of one execution, then its row or error."""
 
     __slots__ = ("is_undone", "pool", "row", "values")
 
     def __init__(self, values: Any, pool: Any) -> None:
         super().__init__(OperationalError("the statement was not executed"))
         self.values = values
-        # Of the caller: a flight has no connection of Django's.
+        # The caller's pool: a batch has no Django connection.
         self.pool = pool
         self.is_undone = False
         self.row: Row | None = None
 
     def read(self, cursor: psycopg.Cursor[Any]) -> None:
-        """A row that cannot be decoded fails this execution alone."""
+        """Fetches the row. One that cannot be decoded fails this execution alone."""
         try:
             self.row, self.error = cursor.fetchone(), None
         except psycopg.DataError as error:
@@ -199,12 +195,12 @@ class _Execution(Execution):
             with connections[DEFAULT_DB_ALIAS].wrap_database_errors:
                 raise error
         finally:
-            # Its traceback would hold on to itself.
+            # Breaks the reference cycle of the traceback.
             del error
 
 
 def _is_undone(error: Exception) -> bool:
-    """Whether nothing has been done and another try is of use."""
+    """Returns whether the server did nothing and another attempt may succeed."""
     state = getattr(error, "sqlstate", None)
     if state is None:
         return isinstance(error, StalePlan) or not isinstance(error, _AWAY)

@@ -1,8 +1,8 @@
 """Gathers concurrent executions of one kind into batches (group commit).
 
-While one batch is in flight, further executions wait and then leave together. A flight departs once its process has
-nothing else to do, after a moment at most: what keeps it busy brings others here. It runs in a task of its own that
-nothing interrupts, because others depend on it; a caller that is interrupted gives up its own place only.
+While a batch is in flight, further executions queue and run together as the next one. One of them, the leader, runs
+the batch in an uninterruptible task, because the others depend on it; an interrupted caller gives up its place only.
+The leader first waits briefly for the process to become idle, since other requests may add executions.
 """
 
 from collections import deque
@@ -10,27 +10,27 @@ from threading import Event, Lock
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
-from config.platform.runtime.greenlets import lull, run_whole
+from config.platform.runtime.greenlets import run_uninterrupted, wait_until_idle
 
-# A flight that takes longer may be waiting for a lock; the next does not wait behind it.
+# A slower batch may be waiting for a lock; the next one starts beside it.
 PATIENCE_SECONDS = 0.05
 WAIT_SECONDS = 15.0
 MOST = 32
-# The longest that a leader waits for company.
-MOMENT_SECONDS = 0.002
-FLIGHTS = 4
+# The longest that a leader waits for further executions.
+GATHER_SECONDS = 0.002
+MOST_IN_FLIGHT = 4
 
 
 class Execution:
-    """One execution, with an error until it is over and has none."""
+    """One execution. Its error is cleared when it succeeds."""
 
-    __slots__ = ("error", "has_left", "is_over", "waits_until", "woken")
+    __slots__ = ("deadline", "error", "has_started", "is_done", "woken")
 
     def __init__(self, error: Exception) -> None:
         self.error: Exception | None = error
-        self.has_left = self.is_over = False
-        self.waits_until = monotonic() + WAIT_SECONDS
-        # Only for one that has to wait.
+        self.has_started = self.is_done = False
+        self.deadline = monotonic() + WAIT_SECONDS
+        # Set only while it waits.
         self.woken: Event | None = None
 
 
@@ -43,79 +43,78 @@ class Batches(Generic[E]):
     def __init__(self) -> None:
         self._lock = Lock()
         self.waiting: deque[E] = deque()
-        # Whether one of them boards the next flight, how many are out, and when the last one left.
-        self._is_boarding = False
-        self._flights = 0
-        self._left_at = 0.0
+        self._has_leader = False
+        self._in_flight = 0
+        self._started_at = 0.0
 
-    def board(self, leader: E) -> Any:
-        """Fetches what a flight needs, for as long as its leader waits. Raises what all who wait fail for."""
+    def acquire(self, leader: E) -> Any:
+        """Acquires the resource for a batch by the leader's deadline. An error fails every waiting execution."""
 
-    def fly(self, batch: list[E], aboard: Any) -> None:
-        """Executes a batch, which may be empty, and notes the result of each."""
+    def run(self, batch: list[E], resource: Any) -> None:
+        """Runs a batch, which may be empty, and stores the result of each execution."""
         raise NotImplementedError
 
     def execute(self, execution: E) -> None:
-        """Returns once the execution is over, in a flight that this thread or another leads, or has waited too long."""
+        """Waits until this thread or another has run the execution, or its deadline has passed."""
         try:
             self._await(execution)
         finally:
-            # Too late, or a killed greenlet: nothing may be done for it any more.
+            # Timed out or killed: it must not run any more.
             with self._lock:
-                if not execution.has_left:
+                if not execution.has_started:
                     self.waiting.remove(execution)
                     self._wake_first()
 
     def _await(self, execution: E) -> None:
         with self._lock:
             self.waiting.append(execution)
-            leads = self._may_board()
+            leads = self._may_lead()
         if not leads:
             execution.woken = Event()
             leads = self._wait(execution, execution.woken)
         if leads:
-            run_whole(self._lead, execution)
+            run_uninterrupted(self._lead, execution)
 
     def _wait(self, execution: E, woken: Event) -> bool:
-        """Whether this execution shall lead; else it is over, or has waited too long."""
+        """Returns True if this execution must lead, False once it is done or too late."""
         while True:
             woken.clear()
             with self._lock:
-                left, has_left = execution.waits_until - monotonic(), execution.has_left
-                if execution.is_over or (left < 0 and not has_left):
+                left, has_started = execution.deadline - monotonic(), execution.has_started
+                if execution.is_done or (left < 0 and not has_started):
                     return False
-                if not has_left and self._may_board():
+                if not has_started and self._may_lead():
                     return True
-                # Hundreds may wait, so only the first looks up by itself.
-                is_first = not has_left and self.waiting[0] is execution
-            woken.wait(PATIENCE_SECONDS if is_first else None if has_left else left)
+                # Hundreds may wait, so only the first polls.
+                is_first = not has_started and self.waiting[0] is execution
+            woken.wait(PATIENCE_SECONDS if is_first else None if has_started else left)
 
-    def _may_board(self) -> bool:
-        """Whether the caller leads the next flight."""
-        is_late = monotonic() - self._left_at > PATIENCE_SECONDS
-        is_free = not self._flights or (is_late and self._flights < FLIGHTS)
-        leads = is_free and not self._is_boarding
-        self._is_boarding |= leads
+    def _may_lead(self) -> bool:
+        """Makes the caller the leader of the next batch, if it is time for one."""
+        is_late = monotonic() - self._started_at > PATIENCE_SECONDS
+        is_free = not self._in_flight or (is_late and self._in_flight < MOST_IN_FLIGHT)
+        leads = is_free and not self._has_leader
+        self._has_leader |= leads
         return leads
 
     def _lead(self, leader: E) -> None:
         batch: list[E] | None = None
         try:
-            lull(MOMENT_SECONDS)
+            wait_until_idle(GATHER_SECONDS)
             try:
-                aboard = self.board(leader)
+                resource = self.acquire(leader)
             except Exception as error:  # noqa: BLE001 - each caller gets it
-                batch = self._leave(leader, len(self.waiting))
+                batch = self._start(leader, len(self.waiting))
                 for each in batch:
                     each.error = error
             else:
-                batch = self._leave(leader, MOST)
-                self.fly(batch, aboard)
+                batch = self._start(leader, MOST)
+                self.run(batch, resource)
         finally:
-            self._land(batch)
+            self._finish(batch)
 
-    def _leave(self, leader: E, most: int) -> list[E]:
-        """The next batch: its leader, unless that has given up, and others that wait."""
+    def _start(self, leader: E, most: int) -> list[E]:
+        """Takes the next batch from the queue: the leader, unless it has given up, and others."""
         with self._lock:
             batch = []
             if leader in self.waiting:
@@ -124,23 +123,23 @@ class Batches(Generic[E]):
             while self.waiting and len(batch) < most:
                 batch.append(self.waiting.popleft())
             for each in batch:
-                each.has_left = True
-            self._is_boarding = False
-            self._flights += 1
-            self._left_at = monotonic()
+                each.has_started = True
+            self._has_leader = False
+            self._in_flight += 1
+            self._started_at = monotonic()
             self._wake_first()
         return batch
 
-    def _land(self, batch: list[E] | None) -> None:
-        """Ends a flight, also an empty one, or where there is no batch the boarding for it."""
+    def _finish(self, batch: list[E] | None) -> None:
+        """Ends a batch, or the leadership of one that never started."""
         with self._lock:
             if batch is None:
-                self._is_boarding = False
+                self._has_leader = False
             else:
-                self._flights -= 1
+                self._in_flight -= 1
             self._wake_first()
         for each in batch or ():
-            each.is_over = True
+            each.is_done = True
             if each.woken is not None:
                 each.woken.set()
 

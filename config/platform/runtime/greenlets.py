@@ -1,7 +1,7 @@
-"""Background tasks, time limits and threads for slow work: on gevent where it has patched threading, else on threads.
+"""Background tasks, time limits and worker threads, on gevent where it has patched threading.
 
-The only module beside gunicorn's configuration that knows gevent. Under plain threads (commands and tests) nothing can
-be interrupted, so a killed task ends by itself and a time limit is none.
+Only this module and gunicorn's configuration import gevent. Plain threads (commands and tests) cannot be interrupted: a
+killed task runs to its end, and time limits have no effect.
 """
 
 import os
@@ -18,9 +18,9 @@ from gevent.threadpool import ThreadPool
 from config.platform.db.connections import release_connection
 from config.platform.problems.problem import ServiceUnavailable
 
-# About 120 sign-ins wait at most, at 60 a second.
+# At 60 sign-ins a second, at most about 120 wait.
 QUEUE_SECONDS = 2.0
-# How long a person's work waits for other work of theirs.
+# The longest that a person's work waits for other work of the same person.
 SHARE_SECONDS = 10.0
 LOWEST_PRIORITY = 19
 
@@ -29,19 +29,19 @@ R = TypeVar("R")
 
 
 class Task:
-    """A function that runs concurrently with its caller, in a greenlet or else in a thread."""
+    """A function that runs concurrently with its caller, in a greenlet or a thread."""
 
     def __init__(self, greenlet: Greenlet | None) -> None:
         self._greenlet = greenlet
 
     def kill(self) -> None:
-        """Ends the function wherever it waits, without waiting for it. Idempotent. A thread ends at its own timeout."""
+        """Interrupts the function where it waits, and returns at once. Idempotent. Threads run on."""
         if self._greenlet is not None:
             self._greenlet.kill(block=False)
 
 
 def spawn(function: Callable[..., None], *args: Any) -> Task:
-    """Starts a function concurrently with the caller, which does not wait for it, and in its context."""
+    """Starts a function concurrently, in the caller's context."""
     run = copy_context().run
     if is_module_patched("threading"):
         return Task(Greenlet.spawn(run, _until_killed, function, *args))
@@ -50,9 +50,9 @@ def spawn(function: Callable[..., None], *args: Any) -> Task:
 
 
 def within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Returns a function's result, or raises ``TimeoutError`` after so many seconds, wherever it waits.
+    """Returns a function's result, or interrupts it after so many seconds and raises ``TimeoutError``.
 
-    The function itself sees no ``OSError``, which libraries would handle and continue. Plain threads have no limit.
+    Inside the function the interruption is no ``OSError``, which libraries would catch. Plain threads have no limit.
     """
     if not is_module_patched("threading"):
         return function(*args, **kwargs)
@@ -63,15 +63,15 @@ def within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.
 
 
 def is_interruptible() -> bool:
-    """Whether a wait of the caller may be interrupted: plain threads cannot be."""
+    """Returns whether the caller can be interrupted; plain threads cannot."""
     return bool(is_module_patched("threading"))
 
 
-def run_whole(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Returns the result of work that nothing interrupts: its caller may leave or be killed, and the work goes on.
+def run_uninterrupted(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Runs work in a task of its own, which completes even if the caller is killed, and returns its result.
 
-    For work on behalf of others, such as a batch, and for a pool of connections, which lends one for ever to a wait
-    that was interrupted. Plain threads cannot be interrupted.
+    For work on behalf of others, such as a batch, and for connection pools, which lose a connection when a wait for it
+    is interrupted.
     """
     if not is_module_patched("threading"):
         return work(*args, **kwargs)
@@ -91,25 +91,25 @@ def _outcome(
         return None, error
 
 
-def lull(seconds: float) -> None:
-    """Waits until no other greenlet has anything to do, for so many seconds at most. Plain threads do not wait."""
+def wait_until_idle(seconds: float) -> None:
+    """Waits until no other greenlet can run, at most so many seconds. Plain threads do not wait."""
     if is_module_patched("threading"):
         with Timeout(seconds, False):
             idle()
 
 
 class _Share:
-    """The work of one person on a thread: one piece at a time, and the number under way and waiting."""
+    """A lock for the work of one person, and the number of its holders and waiters."""
 
     def __init__(self) -> None:
         self.turn = threading.Lock()
         self.number = 0
 
 
-class Aside:
-    """One thread of each process for one kind of slow work, which no other kind waits for.
+class WorkerThread:
+    """A thread of each process for one kind of slow work.
 
-    ``busy`` is what a caller reads whose turn does not come in time. Of one person so many pieces of work may wait.
+    ``busy`` is the message for callers that time out; ``most_of_a_person`` bounds the work queued for one person.
     """
 
     def __init__(
@@ -118,18 +118,18 @@ class Aside:
         self._busy = busy
         self._lowest_priority = lowest_priority
         self._most_of_a_person = most_of_a_person
-        # Who waits or is served now, and how many have waited in vain.
-        self.waiting = self.in_vain = 0
+        # The calls that wait or run, and the number that have timed out.
+        self.waiting = self.timed_out = 0
         self._turn, self._changing = threading.Lock(), threading.Lock()
         self._shares: dict[Hashable, _Share] = {}
-        # By process: a fork needs another.
+        # By process id: threads do not survive a fork.
         self._pools: dict[int, ThreadPool] = {}
 
     @contextmanager
     def share_of(self, person: Hashable) -> Iterator[None]:
-        """Waits for other work of this person, so that others wait for one piece of it at most.
+        """Serializes the work of one person, so that it holds up others by one call at most.
 
-        Raises ``ServiceUnavailable`` when too much of theirs waits already, or for longer than ``SHARE_SECONDS``.
+        Raises ``ServiceUnavailable`` when too much of it is queued, or after ``SHARE_SECONDS``.
         """
         with self._changing:
             share = self._shares.setdefault(person, _Share())
@@ -151,10 +151,9 @@ class Aside:
                     del self._shares[person]
 
     def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Runs work off the event loop, one call at a time; the loop goes on every few ms, also beside Python code.
+        """Runs work off the event loop, one call at a time, and returns its result.
 
-        Returns the result of the work, or raises its error, or ``ServiceUnavailable`` when the calls before it take
-        longer than ``QUEUE_SECONDS``.
+        Raises ``ServiceUnavailable`` when the calls before it take longer than ``QUEUE_SECONDS``.
         """
         self.waiting += 1
         try:
@@ -171,7 +170,7 @@ class Aside:
 
     def _on_thread(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            # Waits while one call runs and another is next, so that callers who leave put no load on the thread.
+            # Blocks while one call runs and another is queued, so that calls given up never reach the thread.
             spawn = self._pool().spawn
             pending = within(QUEUE_SECONDS, spawn, self._outcome, work, *args, **kwargs)
         except TimeoutError:
@@ -191,18 +190,17 @@ class Aside:
         self, work: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> tuple[Any, Exception | None]:
         if self._lowest_priority:
-            # Linux keeps a nice value per thread; 0 names the calling one. A flood of sign-ins then delays other
-            # answers by milliseconds only. Not for Python code: a thread that waits for the processor while it holds
-            # the interpreter would stop all others.
+            # Linux has a nice value per thread; 0 is the calling one. A flood of sign-ins then delays other requests by
+            # milliseconds only. Not for Python code, which would hold the GIL while it waits for the processor.
             os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
         return _outcome(work, *args, **kwargs)
 
     def _no_turn(self) -> ServiceUnavailable:
-        self.in_vain += 1
+        self.timed_out += 1
         return ServiceUnavailable(self._busy, retry_after=2)
 
 
-sign_ins = Aside(
+sign_ins = WorkerThread(
     "Many people are signing in just now. Please try again in a moment.", lowest_priority=True
 )
 
@@ -219,5 +217,5 @@ def _until_killed(function: Callable[..., None], *args: Any) -> None:
     try:
         function(*args)
     except GreenletExit:
-        # gevent would keep the error with its traceback, and so everything that the function had open.
+        # gevent would keep the traceback, and with it everything that the function had open.
         return

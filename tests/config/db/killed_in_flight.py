@@ -1,6 +1,6 @@
-"""Prints the ends of four executions that meet when the second is killed, by where it is then.
+"""Prints how four concurrent executions end when the second is killed, by where it is then.
 
-And that of one that comes after another was killed as it boarded alone.
+And how one ends that follows an execution killed while it acquired a connection.
 """
 
 from gevent import monkey
@@ -25,22 +25,22 @@ class _Doubling(BatchedStatement):
 
     def __init__(self) -> None:
         super().__init__("")
-        self.first_left, self.first_may = Event(), Event()
-        self.others_left, self.others_may = Event(), Event()
-        self.boards, self.may_board = Event(), Event()
-        self.may_board.set()
+        self.first_started, self.first_may = Event(), Event()
+        self.others_started, self.others_may = Event(), Event()
+        self.acquires, self.may_acquire = Event(), Event()
+        self.may_acquire.set()
 
-    def board(self, leader: Any) -> Any:
-        self.boards.set()
-        assert self.may_board.wait(SECONDS)
+    def acquire(self, leader: Any) -> Any:
+        self.acquires.set()
+        assert self.may_acquire.wait(SECONDS)
 
-    def fly(self, batch: list[Any], aboard: Any) -> None:
+    def run(self, batch: list[Any], resource: Any) -> None:
         values = [each.values for each in batch]
         if values == [1]:
-            self.first_left.set()
+            self.first_started.set()
             assert self.first_may.wait(SECONDS)
         elif 2 in values:
-            self.others_left.set()
+            self.others_started.set()
             assert self.others_may.wait(SECONDS)
         for each in batch:
             each.row, each.error = 2 * each.values, None
@@ -49,7 +49,7 @@ class _Doubling(BatchedStatement):
 def _ends(killed: str) -> list[Any]:
     statement = _Doubling()
     asking = [gevent.spawn(statement.row, 1)]
-    assert statement.first_left.wait(SECONDS)
+    assert statement.first_started.wait(SECONDS)
     asking += [gevent.spawn(statement.row, number) for number in (2, 3, 4)]
     gevent.sleep(0)
     assert len(statement.waiting) == 3
@@ -58,7 +58,7 @@ def _ends(killed: str) -> list[Any]:
         second.kill()
     statement.first_may.set()
     if killed == "in flight":
-        assert statement.others_left.wait(SECONDS)
+        assert statement.others_started.wait(SECONDS)
         second.kill()
     statement.others_may.set()
     gevent.joinall(asking, timeout=2 * SECONDS)
@@ -67,13 +67,13 @@ def _ends(killed: str) -> list[Any]:
     return [_end(each) for each in asking]
 
 
-def _after_one_that_boarded() -> Any:
+def _after_a_killed_leader() -> Any:
     statement = _Doubling()
-    statement.may_board.clear()
+    statement.may_acquire.clear()
     first = gevent.spawn(statement.row, 6)
-    assert statement.boards.wait(SECONDS)
+    assert statement.acquires.wait(SECONDS)
     first.kill()
-    statement.may_board.set()
+    statement.may_acquire.set()
     gevent.sleep(0.01)
     return _row(statement, 7)
 
@@ -103,4 +103,4 @@ if __name__ == "__main__":
     # gevent prints the errors of greenlets by itself.
     gevent.get_hub().exception_stream = None
     ends = {kind: _ends(kind) for kind in ("waiting", "in flight")}
-    print(json.dumps(ends | {"boarding": _after_one_that_boarded()}))
+    print(json.dumps(ends | {"acquiring": _after_a_killed_leader()}))

@@ -548,7 +548,7 @@ def test_who_waited_for_a_flight_without_an_answer_does_not_wait_for_another(
         ended = [each.exception(SECONDS) for each in asking]
     assert [type(each) for each in ended] == [OperationalError] * 6
     # On a slow machine not all of the four flights leave before the first has waited too long.
-    assert sum("does not answer" in str(each) for each in ended) >= 6 - batches.FLIGHTS
+    assert sum("does not answer" in str(each) for each in ended) >= 6 - batches.MOST_IN_FLIGHT
     assert books() == ["Emma"]
 
 
@@ -560,9 +560,9 @@ def test_a_statement_has_four_flights_at_most(table: None, monkeypatch: pytest.M
     ):
         other.execute("LOCK TABLE shelf")
         asking = [pool.submit(_in_thread, PUT, each) for each in named(*"abcdefgh")]
-        until(lambda: _waiting_for(other) == batches.FLIGHTS)
+        until(lambda: _waiting_for(other) == batches.MOST_IN_FLIGHT)
         sleep(4 * batches.PATIENCE_SECONDS)
-        assert _waiting_for(other) == batches.FLIGHTS == 4
+        assert _waiting_for(other) == batches.MOST_IN_FLIGHT == 4
         other.rollback()
         assert {each.result(SECONDS)[0] for each in asking} == set("abcdefgh")
 
@@ -580,5 +580,5 @@ def test_a_killed_greenlet_takes_no_other_along() -> None:
     assert json.loads(done.stdout) == {
         "waiting": [2, "GreenletExit", 6, 8],
         "in flight": [2, "GreenletExit", 6, 8],
-        "boarding": 14,
+        "acquiring": 14,
     }

@@ -296,14 +296,14 @@ def test_one_caller_tries_a_redis_that_is_away_and_the_others_do_not_wait(
     with server.frozen():
         # The pause after this failure is over at once, and the next is long.
         with pytest.raises(Away):
-            redis.run(count)
+            redis.call(count)
         monkeypatch.setattr(redis_counters, "PAUSE_SECONDS", 3600.0)
         together = threading.Barrier(10)
 
         def ask(_: int) -> bool:
             together.wait()
             with pytest.raises(Away):
-                redis.run(count)
+                redis.call(count)
             return True
 
         with ThreadPoolExecutor(10) as pool:

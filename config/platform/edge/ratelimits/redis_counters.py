@@ -80,14 +80,14 @@ class RedisCounters(Batches[_Count]):
     def increment(self, key: str, by: int, seconds: int | None) -> int:
         count = _Count(key, by, seconds)
         if self._address.startswith(CLUSTER):
-            self.fly([count], None)
+            self.run([count], None)
         else:
             self.execute(count)
         if count.error is not None:
             raise Away
         return count.number
 
-    def fly(self, batch: list[_Count], aboard: None) -> None:
+    def run(self, batch: list[_Count], resource: None) -> None:
         arguments = [number for each in batch for number in (each.by, each.seconds)]
         with suppress(Away):
             numbers = self._count([each.key for each in batch], arguments)
@@ -96,25 +96,25 @@ class RedisCounters(Batches[_Count]):
 
     def give_back(self, key: str) -> None:
         """Takes one from a count that still runs."""
-        self.run(lambda client: self._known(client, GIVE_BACK)([key], [], client))
+        self.call(lambda client: self._script(client, GIVE_BACK)([key], [], client))
 
     def milliseconds_left(self, key: str) -> int:
-        return max(int(self.run(lambda client: client.pttl(key))), 1)
+        return max(int(self.call(lambda client: client.pttl(key))), 1)
 
     def read(self, key: str) -> int | None:
-        number = self.run(lambda client: client.get(key))
+        number = self.call(lambda client: client.get(key))
         return None if number is None else int(number)
 
     def set(self, key: str, number: int, seconds: int | None) -> None:
-        self.run(lambda client: client.set(key, number, ex=seconds))
+        self.call(lambda client: client.set(key, number, ex=seconds))
 
     def delete(self, key: str) -> bool:
-        return bool(self.run(lambda client: client.delete(key)))
+        return bool(self.call(lambda client: client.delete(key)))
 
     def clear(self, prefix: str) -> None:
         # Never the whole database, which others may share.
         pattern = prefix.translate({ord(sign): f"\\{sign}" for sign in "*?[]\\"}) + "*"
-        self.run(lambda client: [client.delete(key) for key in client.scan_iter(pattern, 1000)])
+        self.call(lambda client: [client.delete(key) for key in client.scan_iter(pattern, 1000)])
 
     def answers(self, key: str) -> bool:
         """Whether Redis counts now, however long it has been away. ``key`` is for this alone.
@@ -123,14 +123,14 @@ class RedisCounters(Batches[_Count]):
         """
         try:
             self._try(
-                lambda client: self._known(client, COUNT)([key], [1, PROBE_SECONDS], client),
+                lambda client: self._script(client, COUNT)([key], [1, PROBE_SECONDS], client),
                 counts=True,
             )
         except Away:
             return False
         return True
 
-    def run(self, operation: Callable[[Any], T], *, counts: bool = False) -> T:
+    def call(self, operation: Callable[[Any], T], *, counts: bool = False) -> T:
         """Runs an operation on the client, unless Redis is away and another caller tries it.
 
         Only one that ``counts`` shows that Redis is back.
@@ -142,11 +142,11 @@ class RedisCounters(Batches[_Count]):
         return self._try(operation, counts=counts)
 
     def _count(self, keys: list[str], arguments: list[int]) -> Any:
-        return self.run(
-            lambda client: self._known(client, COUNT)(keys, arguments, client), counts=True
+        return self.call(
+            lambda client: self._script(client, COUNT)(keys, arguments, client), counts=True
         )
 
-    def _known(self, client: Any, text: str) -> Any:
+    def _script(self, client: Any, text: str) -> Any:
         """The script, which sends its text only to a server that does not know it yet."""
         if text not in self._scripts:
             self._scripts[text] = client.register_script(text)
