@@ -1,4 +1,4 @@
-"""What accounts needs of the apps above it: functions that composition registers as Django starts."""
+"""Extensions of accounts by the apps above it, which composition registers as Django starts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """The claims about the holder's client, for the shell to display; the server decides by its rows."""
+    """Claims about the holder's client, for the shell to display. The server never trusts them."""
 
     client_id: UUID
     plan: str
@@ -16,7 +16,7 @@ class Claims:
 
 
 class Caller(Protocol):
-    """The part of a caller that this app needs."""
+    """A caller, as far as accounts needs it."""
 
     @property
     def user_id(self) -> UUID: ...
@@ -32,15 +32,15 @@ class Caller(Protocol):
 
 class LoadCaller(Protocol):
     def __call__(self, *, user_id: UUID, session_id: UUID) -> Caller | None:
-        """The caller of a user's session, or None if there is no such session."""
+        """Returns the caller of a user's session, or None if there is no such session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Above:
-    """What the apps above provide.
+class Extensions:
+    """Functions of the apps above.
 
-    ``claims_of``: the claims about a user's client, or None without a licensed client.
-    ``unknown_apps``: those of some slugs that no app has.
+    ``claims_of`` returns None without a licensed client.
+    ``unknown_apps`` returns the slugs that no app has.
     """
 
     load_caller: LoadCaller
@@ -48,16 +48,16 @@ class Above:
     unknown_apps: Callable[[set[str]], set[str]]
 
 
-_registered: list[Above] = []
+_registered: list[Extensions] = []
 
 
-def register(provided: Above) -> None:
-    """Registers what the apps above provide; once, as Django starts."""
-    _registered[:] = [provided]
+def register(extensions: Extensions) -> None:
+    """Registers the extensions; once, as Django starts."""
+    _registered[:] = [extensions]
 
 
-def above() -> Above:
-    """What is registered; a process without it cannot sign anybody in."""
+def extensions() -> Extensions:
+    """Returns the registered extensions; a process without them cannot sign anybody in."""
     if not _registered:
         raise RuntimeError(
             "Nothing is registered in accounts.hooks; config.composition.collecting does so."

@@ -14,7 +14,7 @@ from rest_framework_simplejwt.exceptions import (
     TokenError,
 )
 
-from accounts.hooks import Caller, above
+from accounts.hooks import Caller, extensions
 from accounts.models import User
 from accounts.sessions.access_tokens import AccessToken
 from config.platform.problems.problem import Problem
@@ -76,7 +76,7 @@ class AccessTokenAuthentication(JWTAuthentication):
 
     def get_user(self, validated_token: Any) -> Any:
         token = validated_token
-        caller = above().load_caller(user_id=token.user_id, session_id=token.session_id)
+        caller = extensions().load_caller(user_id=token.user_id, session_id=token.session_id)
         return admitted(caller, user_id=token.user_id, epoch=token.epoch)
 
 

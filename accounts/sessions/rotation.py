@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q
 
-from accounts.hooks import Claims, above
+from accounts.hooks import Claims, extensions
 from accounts.models import RefreshToken, Session, User
 from accounts.sessions import retries, reuse
 from accounts.sessions.access_tokens import AccessToken
@@ -140,7 +140,7 @@ class _Rotation:
 
     def replace(self) -> TokenPair | None:
         """Replaces the token by a successor if it is still valid; otherwise returns None."""
-        claims = above().claims_of(self.token.user_id)
+        claims = extensions().claims_of(self.token.user_id)
         if claims is None:
             return None
         successor = RefreshSecret.new()
@@ -160,7 +160,7 @@ class _Rotation:
             if successor is None:
                 reuse.detect(token_id=token.id, device=self.device, now=now)
                 return None
-            claims = above().claims_of(user.pk) if user.is_active else None
+            claims = extensions().claims_of(user.pk) if user.is_active else None
             if claims is None:
                 return None
             Session.objects.filter(pk=token.session_id).update(

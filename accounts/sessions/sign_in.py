@@ -11,7 +11,7 @@ from django.db import DatabaseError, transaction
 from accounts.audit import Actor, record
 from accounts.device_names import device_name
 from accounts.hashers import check_password
-from accounts.hooks import above
+from accounts.hooks import extensions
 from accounts.models import RefreshToken, Session, User
 from accounts.people import mails
 from accounts.sessions.access_tokens import AccessToken
@@ -149,7 +149,7 @@ def _start_session(
         locked = unchanged.filter(pk=user.pk).select_for_update(no_key=True, of=("self",)).first()
         if locked is None:
             return None
-        claims = above().claims_of(locked.pk)
+        claims = extensions().claims_of(locked.pk)
         if claims is None:
             raise InvalidCredentials
         # The first sign-in of all surprises nobody.

@@ -54,7 +54,7 @@ DECLARED = (acts, operation)
 register(members_are_named)
 
 hooks.register(
-    hooks.Above(
+    hooks.Extensions(
         load_caller=load_caller,
         claims_of=claims_of,
         unknown_apps=lambda slugs: {*slugs} - set(MicroApp.objects.in_bulk(slugs)),

@@ -12,7 +12,7 @@ from django.db.models import Count
 from django.http import HttpRequest
 
 from accounts.audit import Actor
-from accounts.hooks import above
+from accounts.hooks import extensions
 from config.console.actions import Action, ReasonForm, Result, TrackedForm
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import tokens, yes_no
@@ -29,7 +29,7 @@ class AppsForm(forms.BaseForm):
         given = super().clean()
         slugs = {*(self.cleaned_data.get("entitlements") or [])}
         slugs -= {*(self.initial.get("entitlements") or [])}
-        unknown = sorted(slugs & above().unknown_apps(slugs))
+        unknown = sorted(slugs & extensions().unknown_apps(slugs))
         # The field that was shown last time, with what it warned of.
         if unknown and self.data.get("unknown") != " ".join(unknown):
             field = forms.CharField(widget=forms.HiddenInput, initial=" ".join(unknown))
