@@ -52,9 +52,7 @@ class TelemetryFull(RefusedUntil):
 
     code = "telemetry_full"
     title = "Telemetry is full"
-    default_detail = (
-        "Today's telemetry is full. It starts anew at midnight UTC; keep events until then."
-    )
+    default_detail = "Today's telemetry is full. It resets at midnight UTC; keep events until then."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,16 +32,14 @@ class MonthlyCapExceeded(RefusedUntil):
     code = "monthly_cap_exceeded"
     sdk_code = SPENT
     title = "Monthly cap reached"
-    default_detail = (
-        "This month's tokens are used up. The cap starts anew on the first of next month."
-    )
+    default_detail = "This month's tokens are used up. The cap resets on the first of next month."
 
 
 class DailyLimitReached(RefusedUntil):
     code = "daily_limit_reached"
     sdk_code = SPENT
     title = "Daily limit reached"
-    default_detail = "Today's tokens are used up. The limit starts anew at midnight UTC."
+    default_detail = "Today's tokens are used up. The limit resets at midnight UTC."
 
 
 class BudgetExceeded(RefusedUntil):
@@ -50,7 +48,9 @@ class BudgetExceeded(RefusedUntil):
     code = "budget_exceeded"
     sdk_code = SPENT
     title = "Monthly budget spent"
-    default_detail = "Your organisation's budget for this month is spent. It starts anew on the first of next month."
+    default_detail = (
+        "Your organisation's budget for this month is spent. It resets on the first of next month."
+    )
 
 
 class CapReserved(RefusedUntil):

@@ -247,7 +247,7 @@ def _check_lower(call: UsageRecord, *, input_tokens: int, output_tokens: int, re
         if not 0 <= number <= most:
             faults.append(Fault(place, "invalid", f"From 0 to the {most:,} that it is charged."))
     if (input_tokens, output_tokens) == present:
-        faults.append(Fault("", "required", "It is charged that already. Give a smaller number."))
+        faults.append(Fault("", "required", "The call already costs this. Enter a smaller number."))
     if faults:
         raise InvalidRequest(errors=faults)
 

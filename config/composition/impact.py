@@ -32,7 +32,7 @@ def affected(right: str, row: object, *, now: datetime) -> Table | None:
     return Table(columns, [Row(cells) for cells in numbers])
 
 
-def aftermath(right: str, row: object) -> str:
+def outcome_note(right: str, row: object) -> str:
     """What an action has done, in a sentence; "" where its own message says all."""
     if right != SUSPENSION or not isinstance(row, Licence):
         return ""

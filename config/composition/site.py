@@ -22,7 +22,7 @@ from accounts.models import AuditEvent, User
 from accounts.people.operators import IS_AN_OPERATOR, actor_of, may_touch, record_refused_sign_in
 from config.composition.attention.listing import counts
 from config.composition.front.page import at_a_glance
-from config.composition.impact import affected, aftermath
+from config.composition.impact import affected, outcome_note
 from config.composition.problem_pages import problem_page
 from config.composition.roles import wants_proof
 from config.composition.search import search
@@ -136,7 +136,7 @@ class ConsoleSite(AdminSite):
         """A page that a password alone opens, on which the second factor is set up or proved."""
         return self._page(super().admin_view(view), proved=False)
 
-    def ask_anew(self, request: HttpRequest, *, page: str = "") -> HttpResponse | None:
+    def reauthenticate(self, request: HttpRequest, *, page: str = "") -> HttpResponse | None:
         """Asks for the second factor again before a grave act, unless the latest proof is recent."""
         if gate.is_fresh(request, now=timezone.now()):
             return None
@@ -144,7 +144,7 @@ class ConsoleSite(AdminSite):
         messages.info(request, f"{ASKED_ANEW}{kept}")
         return _redirect("second_factor:prove", request, then=page)
 
-    affected, aftermath = staticmethod(affected), staticmethod(aftermath)
+    affected, outcome_note = staticmethod(affected), staticmethod(outcome_note)
 
     def audit_entry(self, request: HttpRequest) -> str:
         """The address of the event that this request wrote last; "" for operators who may not read it."""

@@ -66,7 +66,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """The name of an action's right, by which an app declares it."""
         return f"{self.opts.label_lower}_{action.name}"
 
-    def asked_anew(
+    def reauthentication(
         self, request: HttpRequest, action: Action, rows: Sequence[Any], *, page: str = ""
     ) -> HttpResponse | None:
         """The way to another proof of the second factor, where an action on these rows wants one.
@@ -75,7 +75,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """
         if not self.operators.wants_proof(self.right(action), people=map(self.owner, rows)):
             return None
-        asked: HttpResponse | None = self.operators.ask_anew(request, page=page)
+        asked: HttpResponse | None = self.operators.reauthenticate(request, page=page)
         if asked and request.method == "POST":
             one = None if page else rows[0]
             form = action.form(one, request.POST, by=request)
@@ -144,7 +144,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def action_page(self, request: HttpRequest, action: Action, row: Any) -> HttpResponse:
         """The page of an action on one row, or on None to add one; runs it on a valid submission."""
-        if asked := self.asked_anew(request, action, [row]):
+        if asked := self.reauthentication(request, action, [row]):
             return asked
         kept = kept_forms.taken(request)
         form = action.form(row, request.POST if request.method == "POST" else kept, by=request)
@@ -169,7 +169,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
                 elif outcome.level == messages.ERROR:
                     self.message_user(request, self._said(request, outcome), outcome.level)
                 else:
-                    more = self.operators.aftermath(self.right(action), row)
+                    more = self.operators.outcome_note(self.right(action), row)
                     outcome = outcome._replace(follows=f"{outcome.follows} {more}".strip())
                     then = page_of(outcome.then) if outcome.then else self._list()
                     return self._done(request, outcome, then)
@@ -191,7 +191,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     ) -> HttpResponse:
         """The page of an action on several rows; ``data`` is None when the list opens it, or what was kept."""
         page = reverse(f"admin:{self._route(action)}_several")
-        if asked := self.asked_anew(request, action, rows, page=page):
+        if asked := self.reauthentication(request, action, rows, page=page):
             return asked
         submitted = data is request.POST
         form = action.form(None, data, by=request)
@@ -354,7 +354,11 @@ def _list_action(action: BulkAction) -> Callable[..., HttpResponse | None]:
         chosen = [row for row in rows[: MOST_CHOSEN + 1] if console.available(request, action, row)]
         if 0 < len(chosen) <= MOST_CHOSEN:
             return console.bulk_page(request, action, chosen, data=None)
-        why = f"At most {MOST_CHOSEN} at once." if chosen else "Nothing you chose allows that."
+        why = (
+            f"At most {MOST_CHOSEN} at once."
+            if chosen
+            else "None of the selected rows allows this action."
+        )
         console.message_user(request, why, messages.WARNING)
         return None
 

@@ -40,7 +40,7 @@ class SetFactor(Action):
         return target.tokenizer == Route.Tokenizer.FACTOR
 
     def effects(self, target: Route) -> Iterable[str]:
-        yield "It counts for the estimates of calls that start from now on, and stays until it is left to nights again."
+        yield "It applies to calls that start from now on, until you choose “Learn the factor automatically”."
         yield "Calls are charged what the provider reports, whatever the factor."
 
     def initial(self, target: Route, *, by: HttpRequest) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def set_prices(*, route_id: int, prices: Prices, reason: str, by: Actor, now: da
     faults = reason_faults(reason)
     for name, price in zip(FIELDS, prices, strict=True):
         if price is None and name not in _OPTIONAL:
-            faults.append(Fault(f"/{name}", "required", "Give both, or free the prices."))
+            faults.append(Fault(f"/{name}", "required", "Set both prices, or clear both."))
         elif price is not None and not 0 <= price <= MOST:
             faults.append(Fault(f"/{name}", "invalid", f"From $0 to {in_dollars(MOST)}."))
     if not faults and (prices.cached_input or 0) > (prices.input or 0):

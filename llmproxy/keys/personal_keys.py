@@ -44,7 +44,7 @@ class TooManyKeys(Problem):
     code = "too_many_keys"
     status = 409
     title = "Too many personal keys"
-    default_detail = f"You have {MOST} personal keys already. End one that you do not need."
+    default_detail = f"You already have {MOST} personal keys. Revoke one you no longer need."
 
 
 @dataclass(frozen=True, slots=True)

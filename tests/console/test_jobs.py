@@ -93,7 +93,7 @@ def test_nothing_that_has_not_failed_can_be_chosen(console: Browser, world: Worl
     response = console.post(
         address, {"action": "retry", "_selected_action": [world.job_id]}, follow=True
     )
-    assert "Nothing you chose allows that." in response.content.decode()
+    assert "None of the selected rows allows this action." in response.content.decode()
 
 
 @pytest.mark.parametrize("key", ["zzz", "", "-1", "1" * 30, "\x00"])

@@ -142,7 +142,7 @@ def added(request: HttpRequest) -> HttpResponse:
 def recovery(request: HttpRequest) -> HttpResponse:
     """Makes recovery codes and shows them once."""
     user, now = operator_of(request), timezone.now()
-    if refused := admin.site.ask_anew(request):  # type: ignore[attr-defined]
+    if refused := admin.site.reauthenticate(request):  # type: ignore[attr-defined]
         return refused  # type: ignore[no-any-return]
     codes = None
     if request.method == "POST":
@@ -177,7 +177,7 @@ def _change(request: HttpRequest, user: User, *, now: datetime) -> HttpResponse:
     given, by = request.POST, actor_of(request)
     back = HttpResponseRedirect(reverse("second_factor:own"))
     asks = "end" in given or "remove" in given
-    if asks and (refused := admin.site.ask_anew(request)):  # type: ignore[attr-defined]
+    if asks and (refused := admin.site.reauthenticate(request)):  # type: ignore[attr-defined]
         return refused  # type: ignore[no-any-return]
     if "end" in given:
         ended = console_sessions.end(session_id=_uuid(given["end"]), user=user, by=by, now=now)
@@ -212,7 +212,7 @@ def _may_not_add(request: HttpRequest, *, now: datetime) -> HttpResponse | None:
     if gate.may_add(request, now=now):
         return None
     if has_factor(operator_of(request).pk):
-        return admin.site.ask_anew(request)  # type: ignore[attr-defined,no-any-return]
+        return admin.site.reauthenticate(request)  # type: ignore[attr-defined,no-any-return]
     return HttpResponseRedirect(reverse("second_factor:set_up"))
 
 
