@@ -44,7 +44,7 @@ class GatedArgon2Hasher(Argon2PasswordHasher):
 def check_password(
     password: str, encoded: str, setter: Callable[[str], object] | None = None
 ) -> bool:
-    """Whether a hash is of this password, in its form of today or in one that releases before hashed.
+    """Returns whether a hash is of this password, in its form of today or in one that releases before hashed.
 
     Every form is tried, also after one was right: the work depends on the typed text alone, or it would tell that a
     disabled person's password was right. ``setter`` gets the text that was right if its hash has smaller parameters;
@@ -62,7 +62,7 @@ TOKEN_HASHER = PasswordHasher(
 
 
 def token_matches(stored: str, presented: bytes | str) -> bool:
-    """Whether a hash of ``TOKEN_HASHER`` is of this token."""
+    """Returns whether a hash of ``TOKEN_HASHER`` is of this token."""
     try:
         return TOKEN_HASHER.verify(stored, presented)
     except (VerificationError, InvalidHashError):

@@ -45,7 +45,7 @@ class End(StrEnum):
 
 
 class Outcome(NamedTuple):
-    """How a run ended, and a line about it."""
+    """The end of a run, and a line about it."""
 
     end: End
     says: str

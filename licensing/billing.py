@@ -44,7 +44,7 @@ class SyncIncomplete(NotDone):
 
 @dataclass(slots=True)
 class Report:
-    """What a run changed, or would change, and the clients whose status is not known."""
+    """The changes of a run, made or planned, and the clients whose status is unknown."""
 
     dry_run: bool = False
     changed: Counter[str] = field(default_factory=Counter)
@@ -58,7 +58,7 @@ class Report:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether the next run has to query anybody again."""
+        """Returns whether the next run has to query anybody again."""
         return bool(self.unanswered or self.not_asked)
 
     def skip(self, licence: Licence, statuses: Collection[str]) -> None:
@@ -106,7 +106,7 @@ class Run:
             self.report.brake = f"{len(suspended)} would be suspended"
 
     def apply(self, decisions: list[BillingDecision]) -> None:
-        """Those that allow work come first, so that no later failure keeps anybody out."""
+        """Applies changes that allow work first, so that no later failure locks anybody out."""
         for each in sorted(decisions, key=lambda it: (it.suspends_billing, it.suspends_client)):
             decision = self._confirmed(each) if each.suspends_billing else each
             if decision is None or not decision.changes_licence:
@@ -139,7 +139,7 @@ class Run:
         return self.decide(decision.licence, status, self.now)
 
     def end(self) -> Report:
-        """What the run did. Raises ``SyncIncomplete`` where it could not do all of it."""
+        """Returns a summary of the run. Raises ``SyncIncomplete`` where it could not finish."""
         if self.queries and self.report.is_incomplete:
             # The confirmation stays open: the next run does the rest by it.
             raise SyncIncomplete(f"{self.report}. {self.queries.why}")

@@ -26,13 +26,13 @@ class BillingDecision(NamedTuple):
 
     @property
     def suspends_billing(self) -> bool:
-        """Whether the billing status becomes suspended."""
+        """Returns whether the billing status becomes suspended."""
         known = self.licence.billing_status
         return self.status == Standing.SUSPENDED and known != Standing.SUSPENDED
 
     @property
     def suspends_client(self) -> bool:
-        """Whether people notice at once: an operator's decision hides it for as long as it applies."""
+        """Returns whether people notice at once: an operator's decision hides it for as long as it applies."""
         return self.suspends_billing and self.licence.operator_status is None
 
     @property

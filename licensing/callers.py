@@ -61,7 +61,7 @@ class Caller:
 
     @property
     def may_call(self) -> bool:
-        """Whether the caller is enabled, has a valid session or key, and is of a client with a licence.
+        """Returns whether the caller is enabled, has a valid session or key, and is of a client with a licence.
 
         A key is made in an epoch, and ends with it like every session: by a revocation or a new password.
         """

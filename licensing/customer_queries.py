@@ -51,7 +51,7 @@ class CustomerQueries:
         return statuses
 
     def _answers(self) -> bool:
-        """Whether the processor responds, so that the failures are about these customers."""
+        """Returns whether the processor responds, so that the failures are about these customers."""
         if self.probe is None:
             return False
         try:

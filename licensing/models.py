@@ -33,7 +33,7 @@ def entitlement_list() -> list[str]:
 
 
 def is_list(column: str) -> Q:
-    """Whether an array is a plain list: without NULLs and with at most one dimension."""
+    """Returns whether an array is a plain list: without NULLs and with at most one dimension."""
     nulls = Func(
         F(column),
         function="num_nulls",
@@ -220,7 +220,7 @@ class Licence(models.Model):
         return self.operator_until is not None and self.operator_until <= at
 
     def operator_grace_has_run_out(self, *, at: datetime) -> bool:
-        """Whether ``graces_of_operators_over`` includes this row."""
+        """Returns whether ``graces_of_operators_over`` includes this row."""
         until = self.operator_grace_until
         if self.operator_status != Standing.GRACE or until is None:
             return False
@@ -255,7 +255,7 @@ class Brake(models.Model):
 
     @property
     def is_held(self) -> bool:
-        """Whether the brake waits for an operator."""
+        """Returns whether the brake waits for an operator."""
         return self.ended_at is None and self.confirmed_at is None
 
 

@@ -99,7 +99,7 @@ def _status(subscription: stripe.Subscription) -> str:
 
 
 def _is_licence(client: stripe.StripeClient, subscription: stripe.Subscription) -> bool:
-    """Whether a subscription has one of ``STRIPE_PRODUCTS``, if there are any."""
+    """Returns whether a subscription has one of ``STRIPE_PRODUCTS``, if there are any."""
     wanted = set(settings.STRIPE_PRODUCTS)
     if not wanted:
         return True
@@ -157,7 +157,7 @@ def _client(session: requests.Session) -> stripe.StripeClient:
 
 
 def _is_about_them(error: stripe.StripeError) -> bool:
-    """Whether an error is about this customer, not about the key, the rate or Stripe itself."""
+    """Returns whether an error is about this customer, not about the key, the rate or Stripe itself."""
     status = error.http_status or 0
     # Stripe once answered 400 for an exceeded rate limit.
     too_many = isinstance(error, stripe.RateLimitError)

@@ -32,7 +32,7 @@ def limit(clients: int) -> int:
 
 
 def exceeds_limit(*, job: str, licence_ids: Collection[int], now: datetime) -> bool:
-    """Whether the unconfirmed ones of these suspensions exceed the limit."""
+    """Returns whether the unconfirmed ones of these suspensions exceed the limit."""
     brake = Brake.objects.filter(job=job, ended_at=None).first()
     unconfirmed = set(licence_ids) - _confirmed(brake, now=now)
     return len(unconfirmed) > limit(Licence.objects.count())

@@ -27,7 +27,7 @@ class LicenceViewSet(ViewSet):
         tags=["licence"],
     )
     def status(self, request: Request) -> HttpResponse:
-        """What the shell may do now, and which micro apps it may use."""
+        """The shell's standing, and the micro apps that it may use."""
         answer = _STATUS.to_representation(caller_of(request))
         etag = tag_of(answer)
         response: HttpResponse = (

@@ -25,7 +25,7 @@ class LanguageModel(models.Model):
     """A language model that callers may choose."""
 
     class Modality(models.TextChoices):
-        """What a prompt may hold; the words are those of other lists of models."""
+        """A kind of content in a prompt, named as in other lists of models."""
 
         TEXT = "text"
         IMAGE = "image"
@@ -93,7 +93,7 @@ class Provider(Sealed, models.Model):
         ANTHROPIC = "anthropic", "Anthropic"
 
     class Fetches(models.TextChoices):
-        """Whether images and files by URL are passed on. A server in one's own network would fetch from there."""
+        """A choice of passing on images and files by URL. A server in one's own network would fetch from there."""
 
         ADDRESS = "address", "by its address: OpenAI's, Azure's and Anthropic's own"
         YES = "yes", "yes: it fetches from the public internet alone"
@@ -102,7 +102,7 @@ class Provider(Sealed, models.Model):
         BEFORE = "before", "yes, as before the upgrade; undecided"
 
     class LimitName(models.TextChoices):
-        """What chat completions call the output limit."""
+        """The name of the output limit in chat completions."""
 
         ADDRESS = "address", "by its address: max_completion_tokens at OpenAI's own and Azure's"
         MAX_TOKENS = "max_tokens", "max_tokens"
@@ -188,7 +188,7 @@ class Route(models.Model):
     """
 
     class Tokenizer(models.TextChoices):
-        """How a prompt is counted; the names are those of OpenAI's vocabularies."""
+        """The way a prompt is counted, named for OpenAI's vocabularies."""
 
         O200K = "o200k_base", "o200k_base (exact for newer models of OpenAI)"
         CL100K = "cl100k_base", "cl100k_base (exact for older models of OpenAI)"
@@ -274,7 +274,7 @@ def tokenizer_of(provider_name: str) -> Route.Tokenizer:
 
 
 def is_known_to_think(provider_name: str) -> bool:
-    """Whether a model thinks before it answers, by the provider's name for it."""
+    """Returns whether a model thinks before it answers, by the provider's name for it."""
     return _THINKERS.match(_family(provider_name)) is not None
 
 

@@ -63,7 +63,7 @@ def explain(
 def _of_the_share(
     known: updates.ChannelOffer, install_id: str | None, *, system: str, arch: str | None
 ) -> list[str]:
-    """Whether a shell is in the share that a release is offered to, and why."""
+    """Returns whether a shell is in the share that a release is offered to, and why."""
     if known.part is None:
         return []
     steps = [f"Version {known.part.version} is offered to {known.share} % of the shells."]

@@ -43,7 +43,7 @@ class ReleaseOffer:
     etag: str
 
     def has(self, system: str, arch: str | None) -> bool:
-        """Whether it has an artifact for a system; ``arch`` None: any architecture."""
+        """Returns whether it has an artifact for a system; ``arch`` None: any architecture."""
         if arch is None:
             return any(each.startswith(f"{system}-") for each in self.platforms)
         return f"{system}-{arch}" in self.platforms
@@ -55,7 +55,7 @@ class ReleaseOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelOffer:
-    """What a channel offers: ``whole`` to everybody, ``part`` to ``share`` percent of the shells."""
+    """The offer of a channel: ``whole`` to everybody, ``part`` to ``share`` percent of the shells."""
 
     whole: ReleaseOffer | None = None
     part: ReleaseOffer | None = None
@@ -96,7 +96,7 @@ def offered(
 
 
 def meant_by(system: str, arch: str | None) -> str | None:
-    """What a shell that names no known platform probably means: ``os=macos&arch=x64`` → ``os=darwin, arch=x86_64``."""
+    """Guesses the platform that a shell means: ``os=macos&arch=x64`` → ``os=darwin, arch=x86_64``."""
     asked = system if arch is None else f"{system}-{arch}"
     if system in USUAL and (arch is None or asked in KNOWN):
         return None
@@ -108,7 +108,7 @@ def meant_by(system: str, arch: str | None) -> str | None:
 
 
 def channel_offer(channel: str) -> ChannelOffer:
-    """What a channel offers now."""
+    """Returns the current offer of a channel."""
     served = Publication.objects.filter(release__channel=channel).served().order_by("-pk")
     columns = ("pk", "published_at", "stored_at", "share", "release__channel__halted_at")
     rows = list(served.values_list(*columns)[:2])
@@ -132,7 +132,7 @@ def place_of(install_id: str, version: Version) -> int:
 
 
 def is_known(channel: str) -> bool:
-    """Whether there is such a channel, with a release or without."""
+    """Returns whether there is such a channel, with a release or without."""
     return channel == FIRST_CHANNEL or ShellChannel.objects.filter(name=channel).exists()
 
 

@@ -59,7 +59,7 @@ class AppFilter(ChoiceFilter):
 
 
 class VersionFilter(ChoiceFilter):
-    """Has choices only after the choice of an app, because the index begins with the app."""
+    """A filter that offers versions once an app is chosen, because the index begins with the app."""
 
     title, parameter_name, lookup = "shell version", "version", "shell_version"
 

@@ -103,7 +103,7 @@ def test_no_file_is_long() -> None:
 
 
 def has_raw_sql(source: str) -> bool:
-    """Whether a statement begins in a text of this source, or something but the ORM asks the database."""
+    """Returns whether a statement begins in a text of this source, or something but the ORM asks the database."""
     for node in ast.walk(ast.parse(source)):
         name = getattr(node, "attr", None) or getattr(node, "id", None)
         text = node.value if isinstance(node, ast.Constant) else None
@@ -183,7 +183,7 @@ def imported(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def made_by_library(name: str) -> bool:
-    """Whether metaclasses put this name into every class, or, as with enums, it is documented."""
+    """Returns whether metaclasses put this name into every class, or, as with enums, it is documented."""
     return name.endswith("_") or name in {"_abc_impl", "_declared_fields", "_is_protocol"}
 
 

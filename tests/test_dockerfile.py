@@ -32,7 +32,7 @@ HEAVY = {".git", ".venv", ".local", "node_modules"}
 
 
 def ignored(path: str, rules: list[str]) -> bool:
-    """Whether .dockerignore keeps a path out: of the rules that fit it or a folder above it, the last one decides."""
+    """Returns whether .dockerignore excludes a path: the last rule that fits it or a folder above it decides."""
     parents = [path, *(str(each) for each in Path(path).parents if each != Path())]
     out = False
     for rule in rules:

@@ -86,7 +86,7 @@ def warned(*, month: date) -> QuerySet[Budget]:
 
 
 def standing(budget: Budget) -> str:
-    """How much of a budget is spent, in a sentence for operators."""
+    """Describes the spending of a budget in a sentence for operators."""
     if budget.exceeded_at:
         return f"{budget.client} has spent this month's budget: its model calls are refused."
     return f"{budget.client} has spent {percent_of(budget)} % of this month's budget."
@@ -97,7 +97,7 @@ def percent_of(budget: Budget) -> int:
 
 
 def _spent(month: date, *, clients: list[UUID]) -> dict[UUID, int]:
-    """What each of these clients has spent in a month, also on attempts that were abandoned."""
+    """Returns the spending of each client in a month, including abandoned attempts."""
     # From the index ``usage_by_client_and_month`` alone.
     records = UsageRecord.objects.filter(client_id__in=clients, period=month).order_by()
     sums = Counter(dict.fromkeys(clients, 0))

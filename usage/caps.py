@@ -245,7 +245,7 @@ RETURNING r.id
 
 
 class SoFar(NamedTuple):
-    """What a running call has used so far, whom it asks and whom it has asked in vain.
+    """The progress of a running call: its usage, its route and the routes that failed.
 
     The tokens are both None if only its complete answer reports them; of the input, ``cached`` was read from a cache.
     """
@@ -285,7 +285,7 @@ def checkpoint(calls: Sequence[SoFar]) -> set[UUID]:
 
 
 def begin_background_read(*, record_id: UUID, user_id: UUID, most: int, now: datetime) -> bool:
-    """Whether a whole answer may be read on without its client: while fewer than ``most`` of this person are.
+    """Returns whether a whole answer may be read on without its client: while fewer than ``most`` of this person are.
 
     Its place is free once it settles, or once its reservation expires because its process died. Raises
     ``User.DoesNotExist``.

@@ -1,4 +1,4 @@
-"""What calls cost: tokens, the prices of the route that was asked, and attempts that were abandoned."""
+"""Costs of calls: tokens, prices of the route asked, and abandoned attempts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ UNKNOWN = Prices()
 
 
 class AskedRoute(NamedTuple):
-    """Whom a call asks: a provider, its prices, and the prompt as counted for its route."""
+    """The route that a call asks: provider, prices, and the prompt as counted for it."""
 
     provider: str
     prices: Prices = UNKNOWN

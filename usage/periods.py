@@ -44,5 +44,5 @@ def last_months(today: date, number: int) -> list[date]:
 
 
 def midnight(day: date) -> datetime:
-    """When a day begins."""
+    """Returns the beginning of a day."""
     return datetime.combine(day, time.min, UTC)

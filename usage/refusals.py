@@ -71,7 +71,7 @@ class Needs(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What the rules below read: a person's balance, and each cap beside what a call needs. Reserves nothing."""
+    """The input of the rules below: a person's balance, and each cap beside a call's needs. Reserves nothing."""
 
     balance: Balance
     shares: tuple["Share", ...]
@@ -192,16 +192,16 @@ class Share(NamedTuple):
         return self.wanted > 0 and self.left is not None and self.left < self.wanted
 
     def spare(self) -> int:
-        """What would be left beside the call; negative where it does not fit."""
+        """Returns the remainder beside the call; negative where it does not fit."""
         return (self.left or 0) - self.wanted
 
     def needs(self) -> dict[str, int]:
-        """What the call needs at least, and what is left for it."""
+        """Returns the least that the call needs, and the rest of the cap."""
         return {"requested": self.wanted, "remaining": max(0, self.left or 0)}
 
     @property
     def is_spent(self) -> bool:
-        """Whether waiting for running calls would not help."""
+        """Returns whether waiting for running calls would not help."""
         return self.wanted > 0 and self.cap is not None and self.used + self.wanted > self.cap
 
     def note(self, user_id: UUID, *, period: Period, now: datetime) -> None:

@@ -130,7 +130,7 @@ class Excess(NamedTuple):
 
 
 class Settlement(NamedTuple):
-    """What one call of a person came to, how that is known, how it ended, and whom it asked.
+    """The settlement of one call: its usage, the source of that, its end, and its route.
 
     ``by_capped_key``: whether the call may have had a personal key with a cap of its own.
     """
@@ -266,7 +266,7 @@ def _lower(call: UsageRecord, *, input_tokens: int, output_tokens: int) -> None:
 
 
 def _charge(call: UsageRecord) -> dict[str, int | None]:
-    """What a call is charged, by column."""
+    """Returns the charge of a call, by column."""
     return {name: getattr(call, name) for name in (*_CHARGED, "cost")}
 
 

@@ -259,7 +259,7 @@ def _as_exported(event: AuditEvent) -> dict[str, Any]:
 
 
 def _is_address(text: str) -> bool:
-    """Whether a text is an IPv4 or IPv6 address."""
+    """Returns whether a text is an IPv4 or IPv6 address."""
     try:
         return bool(ip_address(text))
     except ValueError:

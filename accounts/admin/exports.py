@@ -46,7 +46,7 @@ class ExportedList(ConsoleAdmin):
         raise NotImplementedError
 
     def may_export(self, request: HttpRequest) -> bool:
-        """Whether a role has the right; operators from before roles export what they may look at."""
+        """Returns whether a role has the right; operators from before roles export what they may look at."""
         label, model = self.opts.app_label, self.opts.model_name
         operator = cast("User", request.user)
         if operator.has_perm(f"{label}.{model}_export"):

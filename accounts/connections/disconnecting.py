@@ -88,7 +88,7 @@ def tokens_of(connection: Connection) -> list[str | None]:
 
 
 def is_revocable(provider: str) -> bool:
-    """Whether a provider supports revocation; a provider that is not configured now may be configured later."""
+    """Returns whether a provider supports revocation; a provider that is not configured now may be configured later."""
     known = configured().get(provider)
     return known is None or bool(known.revocation_endpoint)
 

@@ -38,7 +38,7 @@ def start(*, user: User, address: str | None, browser: str, now: datetime) -> Co
 
 
 def goes_on(*, session_id: str, user: User, now: datetime) -> bool:
-    """Whether a session goes on, and notes its use. Its operator has been checked to have the present password."""
+    """Returns whether a session goes on, and notes its use. The caller has checked the operator's password."""
     rows = ConsoleSession.objects.filter(pk=session_id, user=user)
     session = rows.in_time(at=now).first()
     if session is None:

@@ -54,7 +54,7 @@ def with_factors(people: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def lacks_factor(user: User) -> bool:
-    """Whether a mailed link would be all that it takes to be this operator: one who has set up no factor yet, or has
+    """Returns whether a mailed link alone would admit this operator: one who has set up no factor yet, or has
     never signed in where none is asked for.
     """
     if not user.is_staff:

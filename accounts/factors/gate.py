@@ -38,7 +38,7 @@ def begin(request: HttpRequest, *, now: datetime) -> None:
 
 
 def goes_on(request: HttpRequest, *, now: datetime) -> bool:
-    """Whether the browser's session goes on; begins one for a browser that signed in before there were sessions."""
+    """Returns whether the browser's session goes on; begins one for a sign-in from before there were sessions."""
     if known := request.session.get(SESSION):
         return console_sessions.goes_on(session_id=known, user=operator_of(request), now=now)
     try:
@@ -62,21 +62,21 @@ def is_proved(request: HttpRequest) -> bool:
 
 
 def is_fresh(request: HttpRequest, *, now: datetime) -> bool:
-    """Whether the latest proof is recent enough for a grave act."""
+    """Returns whether the latest proof is recent enough for a grave act."""
     if not settings.OPERATOR_SECOND_FACTOR:
         return True
     return is_proved(request) and now - _time(request, PROVED_AT) < FRESH
 
 
 def may_add(request: HttpRequest, *, now: datetime) -> bool:
-    """Whether this browser may add a factor: after a recent proof, or after a set-up code while there is none."""
+    """Returns whether this browser may add a factor: after a recent proof, or a set-up code while there is none."""
     if has_factor(operator_of(request).pk):
         return is_fresh(request, now=now)
     return not settings.OPERATOR_SECOND_FACTOR or now - _time(request, SET_UP_FROM) < SET_UP_WITHIN
 
 
 def holds(request: HttpRequest, *, now: datetime) -> bool:
-    """Whether the session goes on: a reset of the factor or a revocation waits until the transaction ends."""
+    """Returns whether the session goes on: a reset of the factor or a revocation waits until the transaction ends."""
     user = lock_user(operator_of(request).pk)
     known = {"pk": request.session[SESSION], "user": user}
     return ConsoleSession.objects.live(at=now).filter(**known).exists()

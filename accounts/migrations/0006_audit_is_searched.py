@@ -5,7 +5,7 @@ from django.db.models.functions import Upper
 
 
 class Migration(migrations.Migration):
-    """What operators look for in the audit log is found by index, also among millions of events."""
+    """Adds the indexes that searches of the audit log need."""
 
     # Building an index beside a service that writes takes no transaction.
     atomic = False

@@ -34,7 +34,7 @@ ALTER TABLE accounts_session RESET (
 
 
 class Migration(migrations.Migration):
-    """What is pruned and listed is found by index. Built beside tables in use, which do not wait."""
+    """Adds indexes for pruning and lists, concurrently, so that tables in use do not wait."""
 
     atomic = False
 

@@ -74,7 +74,7 @@ class AuditEvent(models.Model):
 
 
 class AuditPosition(models.Model):
-    """How far a syslog server has taken the audit log; at most one row."""
+    """The position to which a syslog server has taken the audit log; at most one row."""
 
     id = models.SmallIntegerField(primary_key=True, default=1)
     event_id = models.BigIntegerField(help_text="the last event that was taken")

@@ -109,7 +109,7 @@ class Connection(Sealed, models.Model):
 
     @property
     def is_unexplained(self) -> bool:
-        """Whether the person is asked, and the provider too."""
+        """Returns whether the person is asked, and the provider too."""
         return self.lapse == self.Lapse.UNEXPLAINED
 
     def refused_for(self, *, at: datetime) -> timedelta:
@@ -119,11 +119,11 @@ class Connection(Sealed, models.Model):
         return max(at - since, timedelta()) if since and since > self.refreshed_at else timedelta()
 
     def is_due(self, *, at: datetime) -> bool:
-        """Whether the access token should be renewed."""
+        """Returns whether the access token should be renewed."""
         return self._ends_within(AHEAD, 5, at)
 
     def is_usable(self, *, at: datetime) -> bool:
-        """Whether the access token can still be provided."""
+        """Returns whether the access token can still be provided."""
         return not self._ends_within(LAST_SECONDS, 10, at)
 
     def _ends_within(self, margin: timedelta, share: int, at: datetime) -> bool:

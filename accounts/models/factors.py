@@ -79,7 +79,7 @@ class Authenticator(Sealed, CodeDevice):
         return step is not None
 
     def was_used(self, token: str) -> bool:
-        """Whether a refused code is a right one of now, and so was used before."""
+        """Returns whether a refused code is a right one of now, and so was used before."""
         return self._step_of(token, earliest=0) is not None
 
     def _step_of(self, token: str, *, earliest: int) -> int | None:
@@ -134,7 +134,7 @@ class ConsoleSessionQuerySet(models.QuerySet["ConsoleSession"]):
         )
 
     def live(self, *, at: datetime) -> "ConsoleSessionQuerySet":
-        """Those of them that no revocation and no new password has ended."""
+        """Returns the sessions that no revocation and no new password has ended."""
         return self.in_time(at=at).filter(epoch=models.F("user__epoch"))
 
 

@@ -76,7 +76,7 @@ class SigningKey(Sealed, models.Model):
         return Stage.PUBLISHED if self.published_at <= at else Stage.PLANNED
 
     def verifies(self, *, at: datetime) -> bool:
-        """Whether signatures of this key are accepted: until 90 days after the last.
+        """Returns whether signatures of this key are accepted: until 90 days after the last.
 
         There is no earliest time: a host whose clock is behind may see a signature before ``signs_from``.
         """

@@ -191,7 +191,7 @@ class User(AbstractBaseUser, PermissionsMixin):
             make_password(other)
 
     def check_password(self, raw_password: str | None) -> bool:
-        """Whether this is the password. A hash made with old settings is replaced, unless it changed meanwhile."""
+        """Returns whether this is the password. Replaces a hash with old settings, unless it changed meanwhile."""
         checked = self.password
 
         def upgrade(password: str) -> None:
@@ -212,7 +212,7 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     @property
     def is_owner(self) -> bool:
-        """Whether an operator may do everything, operators included. No query for a superuser."""
+        """Returns whether an operator may do everything, operators included. No query for a superuser."""
         return self.is_superuser or Role.OWNER in self.roles
 
     def put_roles(self, roles: Collection[str]) -> None:
@@ -226,7 +226,7 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     @property
     def may_be_invited(self) -> bool:
-        """Whether the person belongs to a client, may sign in and has no password, like ``NOT_ACCEPTED`` in a query."""
+        """Returns whether a client's person may sign in and has no password; ``NOT_ACCEPTED`` in a query."""
         return self.is_active and self.client_id is not None and not self.has_usable_password()
 
     def get_session_auth_hash(self) -> str:

@@ -21,7 +21,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
 
 
 def live_tokens(*, at: datetime) -> models.Exists:
-    """Whether a session has not expired and has a valid refresh token."""
+    """Returns whether a session has not expired and has a valid refresh token."""
     tokens = RefreshToken.objects.filter(session=models.OuterRef("pk")).live(at=at)
     end = models.OuterRef("expires_at")
     return models.Exists(tokens.filter(Q(IsNull(end, True)) | Q(GreaterThan(end, at))))
@@ -93,7 +93,7 @@ class Session(models.Model):
 
     @property
     def device(self) -> str:
-        """What a person would call the device, as far as it says; its fingerprint otherwise."""
+        """Returns the name of the device, as far as it says one, or its fingerprint."""
         return device_name(self.agent) or self.device_fp
 
 

@@ -10,7 +10,7 @@ INVISIBLE = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
 
 
 def is_email(text: str) -> bool:
-    """Whether a text is an email address without invisible characters."""
+    """Returns whether a text is an email address without invisible characters."""
     if any(unicodedata.category(each) in INVISIBLE for each in text):
         return False
     try:

@@ -52,7 +52,7 @@ class Fate(StrEnum):
 
     @property
     def is_fault(self) -> bool:
-        """Whether this verdict refuses the whole list."""
+        """Returns whether this verdict refuses the whole list."""
         return self in {Fate.ELSEWHERE, Fate.OPERATOR, Fate.FAULTY, Fate.MISSING, Fate.TOO_LONG}
 
 

@@ -20,7 +20,7 @@ def actor_of(request: HttpRequest) -> Actor:
 
 
 def may_touch(request: HttpRequest, person: User | None) -> bool:
-    """Whether the signed-in operator may change a person; only owners may change operators."""
+    """Returns whether the signed-in operator may change a person; only owners may change operators."""
     operator = cast("User", request.user)
     return operator.is_owner or person is None or not (person.is_staff or person.is_superuser)
 

@@ -252,7 +252,7 @@ def make_link(user: User, *, kind: PasswordLink.Kind, secret: str, now: datetime
 
 
 def _has_reached_limit(user: User, *, again: bool, now: datetime) -> bool:
-    """Whether strangers have reached the limit of resets for a user.
+    """Returns whether strangers have reached the limit of resets for a user.
 
     Resets whose mail failed the first time count too, but not against a retry, which is one of them.
     """

@@ -1,4 +1,4 @@
-"""What an operator may do to other operators and accounts, asked by rules inside their transaction.
+"""Rights of operators over other operators and accounts, checked by rules inside their transaction.
 
 The console asks before it shows a page; a rule asks again, because rights may have been taken since the page was shown.
 """

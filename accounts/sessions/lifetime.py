@@ -1,4 +1,4 @@
-"""When sessions and refresh tokens end: a session after ``SESSION_DAYS``, a token after 30 days at most."""
+"""Lifetimes: a session ends after ``SESSION_DAYS``, a refresh token after 30 days at most."""
 
 from datetime import datetime, timedelta
 from uuid import UUID

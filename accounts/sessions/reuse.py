@@ -86,7 +86,7 @@ def _presenter(device: Device) -> Actor:
 
 
 def _is_race(token: RefreshToken, device: Device, *, now: datetime) -> bool:
-    """Whether two uses by one device within ``REFRESH_RACE_SECONDS`` are to be tolerated."""
+    """Returns whether two uses by one device within ``REFRESH_RACE_SECONDS`` are to be tolerated."""
     if not settings.REFRESH_RACE_SECONDS or token.replaced_at is None or token.replaced_by is None:
         return False
     # The clocks of hosts differ, so the second use may have the earlier time.

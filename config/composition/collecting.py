@@ -1,4 +1,4 @@
-"""Where apps meet: what a lower one asks of a higher one, the pages that cross apps, and what runs beside requests.
+"""Composition of the apps: extensions of lower apps, pages that cross apps, and background work.
 
 ``config.apps`` loads it once every app's models are there.
 """

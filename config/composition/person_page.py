@@ -129,7 +129,7 @@ class PersonAdmin(ConsoleAdmin):
         return [path("<path:object_id>/explain/", view, name=name), *super().get_urls()]
 
     def explain(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Whether a call of theirs would be admitted now, by the rules that admit calls."""
+        """Returns whether a call of theirs would be admitted now, by the rules that admit calls."""
         row = self.get_object(request, unquote(object_id))
         if not self.has_view_permission(request, row) or not request.user.has_perms(EXPLAINING):
             raise PermissionDenied

@@ -25,7 +25,7 @@ CARD_POLICY = (
 
 
 def problem_page(site: AdminSite, request: HttpRequest, problem: Problem) -> HttpResponse:
-    """What is wrong, for whom, whom to ask, and the way back. An error of the service asks the database nothing."""
+    """Renders an error: its cause, whom to ask, and the way back. A server error queries no database."""
     shown: dict[str, Any] = {
         **_worded(problem),
         "status": problem.status,
@@ -64,7 +64,7 @@ def _back(request: HttpRequest) -> str:
 
 
 def _refused(request: HttpRequest) -> dict[str, str]:
-    """Which page or act it is that the operator's roles do not have, and who has it."""
+    """Returns the page or action that the operator may not use, and the roles that may."""
     roles = sorted(cast("User", request.user).roles)
     whose = f"Your role{'s' * (len(roles) > 1)} ({', '.join(roles) or 'none'}) cannot"
     what, holders = _asked_for(request)

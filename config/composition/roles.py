@@ -26,7 +26,7 @@ def rights_of(role: str) -> frozenset[str]:
 
 
 def wants_proof(right: str, *, people: Iterable[User | None]) -> bool:
-    """Whether an action on these people wants a fresh proof; one that no app declares does."""
+    """Returns whether an action on these people wants a fresh proof; one that no app declares does."""
     declared = RIGHTS.get(right)
     proof = declared.proof if declared else Proof.GRAVE
     is_on_operator = any(each is not None and each.is_staff for each in people)

@@ -166,7 +166,7 @@ class ConsoleSite(AdminSite):
     def _turned_away(
         self, request: HttpRequest, session: str | None, *, proved: bool
     ) -> HttpResponse | None:
-        """Where an operator has to go first, who is told why a session is over."""
+        """Returns the page that an operator must visit first; it says why a session has ended."""
         known, now = self.has_permission(request), timezone.now()
         if not known and session is None:
             return None
@@ -196,6 +196,6 @@ def _guarded(response: HttpResponse) -> HttpResponse:
 
 
 def _was_refused(response: Any) -> bool:
-    """Whether a password was wrong; a form without a password is not an attempt."""
+    """Returns whether a password was wrong; a form without a password is not an attempt."""
     form = (getattr(response, "context_data", None) or {}).get("form")
     return form is not None and form.has_error(NON_FIELD_ERRORS, "invalid_login")

@@ -58,7 +58,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return row if isinstance(row, get_user_model()) else getattr(row, "user", None)
 
     def may(self, request: HttpRequest, action: Action) -> bool:
-        """Whether this operator's roles have the right of an action, or single permissions from before roles."""
+        """Returns whether an operator has the right of an action, by role or by permissions from before roles."""
         before = f"{self.opts.app_label}.{action.permission}_{self.opts.model_name}"
         return any(request.user.has_perm(right) for right in (self.right(action), before))
 
@@ -84,7 +84,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return asked
 
     def available(self, request: HttpRequest, action: Action, row: Any) -> bool:
-        """Whether this operator may take an action on a row as it is now."""
+        """Returns whether this operator may take an action on a row as it is now."""
         if not action.available(row, by=request):
             return False
         # Saves the query of the person for operators who may touch everybody.
@@ -232,7 +232,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return response
 
     def _is_valid(self, form: Any, request: HttpRequest) -> bool:
-        """Whether a form is valid and this operator may touch everybody it names."""
+        """Returns whether a form is valid and this operator may touch everybody it names."""
         given = form.cleaned_data.items() if form.is_valid() else ()
         people = {name: each for name, each in given if isinstance(each, get_user_model())}
         for name, person in people.items():

@@ -75,7 +75,7 @@ class TrackedForm(forms.BaseForm):
 
 
 class Result(NamedTuple):
-    """What is so after an action, in one sentence, and the row whose page comes next (None: the list).
+    """The outcome of an action in one sentence, and the row whose page comes next (None: the list).
 
     After a failure (``level`` is ``ERROR``) the action's page stays. ``undo`` names the action that is the way back.
     """
@@ -129,7 +129,7 @@ class Action(ABC):
     atomic: ClassVar[bool] = True
 
     def title(self, name: str) -> str:
-        """What is asked of the operator; ``name`` is the row's, "" for none."""
+        """Returns the question to the operator; ``name`` is the row's, "" for none."""
         if not name:
             return self.label
         if self.question:
@@ -139,7 +139,7 @@ class Action(ABC):
         return f"{self.label} of {name}?" if self.destructive else f"{self.label}: {name}"
 
     def available(self, target: Any, *, by: HttpRequest) -> bool:
-        """Whether it makes sense for this row as it is now, and for this operator."""
+        """Returns whether it makes sense for this row as it is now, and for this operator."""
         return True
 
     def effects(self, target: Any) -> Iterable[str]:
@@ -147,7 +147,7 @@ class Action(ABC):
         return ()
 
     def shown(self, target: Any, form: Any) -> dict[str, Any]:
-        """What its ``consequences`` show, with the form as it is filled in."""
+        """Returns the ``consequences`` for the form as it is filled in."""
         return {}
 
     def initial(self, target: Any, *, by: HttpRequest) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class Strip:
 
     @property
     def names(self) -> Iterator[tuple[float, str, str]]:
-        """What stands right of it, and where."""
+        """Returns the labels to the right of the chart, with their positions."""
         for kind, mark in (("cap", self.line), ("end", self.end)):
             if mark:
                 yield self.y(mark[0]), mark[1], kind
@@ -117,7 +117,7 @@ class Chart:
 
     @property
     def base(self) -> int:
-        """Where the last strip stands."""
+        """Returns the lower edge of the last strip."""
         return sum(GAP + strip.height for strip in self.strips)
 
     @property

@@ -47,7 +47,7 @@ RIGHTS: Final = {"usage_and_money": "usage.view_monthlyusage"}
 
 
 class Count(NamedTuple):
-    """How much of an entry needs attention; ``kind`` is "watch" where nothing has to be done at once."""
+    """The number of items of an entry that need attention; ``kind`` is "watch" where none is urgent."""
 
     number: int
     kind: str = ""
@@ -78,7 +78,7 @@ class Entry(NamedTuple):
 def navigation(
     site: AdminSite, request: HttpRequest, counts: Mapping[str, Count]
 ) -> dict[str, Any]:
-    """What this operator's roles may open: ``groups`` of entries, and the ``entry`` and ``tab`` of the page."""
+    """Returns the ``groups`` of entries that this operator may open, and the ``entry`` and ``tab`` of the page."""
     groups = {
         group: [
             Entry(label, tabs, counts.get(label))
@@ -93,7 +93,7 @@ def navigation(
 
 
 def label_of(page: str) -> str:
-    """What operators call a page, such as the list of ``accounts.user``."""
+    """Returns the console's name for a page, such as the list of ``accounts.user``."""
     if page in LABELS:
         return LABELS[page]
     meta = apps.get_model(page)._meta  # noqa: SLF001 - Django's documented API

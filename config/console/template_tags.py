@@ -99,7 +99,7 @@ def acts(context: Context, buttons: Sequence[Any], activity: str, main: int = 1)
 
 @register.filter
 def is_blank(contents: str) -> bool:
-    """Whether a field of a row has nothing to show."""
+    """Returns whether a field of a row has nothing to show."""
     return strip_tags(contents).strip() in {"", "-", NOTHING}
 
 

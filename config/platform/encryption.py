@@ -60,7 +60,7 @@ class Sealed:
 
 
 def is_current(value: bytes, *, place: str) -> bool:
-    """Whether a value is bound to this place under the newest key."""
+    """Returns whether a value is bound to this place under the newest key."""
     return value.startswith(BOUND) and _opened(value, _keys()[0], place) is not None
 
 

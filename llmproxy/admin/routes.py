@@ -67,7 +67,7 @@ class FreeFactor(Action):
 
 
 def counted_by(route: Route) -> str:
-    """How a route counts prompts, for operators."""
+    """Describes how a route counts prompts, for operators."""
     if route.tokenizer != Route.Tokenizer.FACTOR:
         return route.get_tokenizer_display()
     by = "set by an operator" if route.factor_is_set else "learned"

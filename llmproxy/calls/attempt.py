@@ -113,7 +113,7 @@ class Attempt:
         return model.name if model.name != self.target.model else None
 
     def sent_at(self) -> float | None:
-        """When the request was sent, on the monotonic clock; None where the provider cannot have received it."""
+        """The monotonic time when the request was sent; None where the provider cannot have received it."""
         return None if self.exchange is None else self.exchange.sent_at()
 
     def close(self) -> None:

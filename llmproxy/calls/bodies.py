@@ -84,7 +84,7 @@ class Rooms:
 
     @property
     def are_wanted(self) -> bool:
-        """Whether an answer waits for room."""
+        """Returns whether an answer waits for room."""
         return self._waiting > 0
 
     def take(self, person: UUID, size: int, *, seconds: float) -> bool:
@@ -166,7 +166,7 @@ class Body:
             _take_room(self._call, _expected(self._attempt, self._most))
 
     def is_object(self) -> bool:
-        """Whether it is a whole object already, as of a server that leaves the connection open; not asked of a large
+        """Returns whether it is a whole object already: a server may leave the connection open. Not asked of a large
         one."""
         if self.size > LARGE:
             return False
@@ -252,7 +252,7 @@ class Parts:
 
 
 def _is_stream(attempt: Attempt) -> bool:
-    """Whether an answer says that it is a stream of events."""
+    """Returns whether an answer says that it is a stream of events."""
     head = attempt.exchange.head(0) if attempt.exchange is not None else None
     return head is not None and "event-stream" in head.headers.get("Content-Type", "").lower()
 

@@ -166,7 +166,7 @@ class Call:
         )
 
     def _asked(self) -> AskedRoute:
-        """Whom the call asks now."""
+        """Returns the route that the call asks now."""
         if self.attempt is None:
             first = self.admission.targets[0]
             return AskedRoute(first.provider, first.prices, self.admission.estimate.counted)

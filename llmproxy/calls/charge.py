@@ -1,4 +1,4 @@
-"""What a call is charged: pure functions of its admission, its last attempt and what has come of the answer.
+"""Charges of calls: pure functions of the admission, the last attempt and the answer so far.
 
 docs/charges.csv tells the rules by example, and is the table of their tests.
 """
@@ -97,7 +97,7 @@ def _unseen_since_report(
 
 
 def abandoned(admission: Admission, attempt: Attempt, *, now: datetime) -> Abandoned | None:
-    """What the provider of a failed attempt may bill: what it reported, else the prompt and what it may have made."""
+    """Returns what the provider may bill for a failed attempt: its report, else the prompt and likely output."""
     report, target = attempt.meter.report or attempt.failure_report, attempt.target
     prompt = attempt.meter.prompt
     if report is not None:
@@ -134,13 +134,13 @@ def _possible(
 
 
 def _may_have_worked(meter: Meter, attempt: Attempt, end: End) -> bool:
-    """Whether the provider may bill a call without a report: not if it was never reached, or has refused at once."""
+    """Returns whether the provider may bill a call without a report: not if never reached, or refused at once."""
     was_asked = meter.state is State.ASKING and attempt.sent_at() is not None
     return meter.has_begun or (was_asked and end in CUT)
 
 
 def _is_believed(admission: Admission, meter: Meter, end: End) -> bool:
-    """Whether a report is of all output, and not below what was delivered."""
+    """Returns whether a report is of all output, and not below what was delivered."""
     if meter.report is None or not meter.is_reported:
         return False
     # A stream may begin with an empty report.

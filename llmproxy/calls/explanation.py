@@ -55,7 +55,7 @@ class Check(NamedTuple):
 
     @property
     def is_close(self) -> bool:
-        """Whether 80 % of a cap are used, or a route cools down beside others."""
+        """Returns whether 80 % of a cap are used, or a route cools down beside others."""
         if self.rule in {"caps", "day"}:
             return any(share.cap and share.used >= 0.8 * share.cap for share in self.read)
         return self.rule == "provider" and any(cooling for _, cooling in self.read)
@@ -91,7 +91,7 @@ class Explanation:
 def explain(
     *, user: User, now: datetime, model: str = "", key: PersonalKey | None = None
 ) -> Explanation:
-    """What a small call of a person meets now, by one of their keys or else by their latest session."""
+    """Tries a small call of a person, by one of their keys or else by their latest session."""
     found = Explanation(model or settings.LLM_DEFAULT_MODEL)
     caller = holder_of_row(key) if key else _signed_in(user)
     _run_access(found, user, caller, now=now)

@@ -147,7 +147,7 @@ def _asked_otherwise(call: Call, attempt: Attempt) -> Target | None:
 
 
 def _comes_before_an_answer(call: Call, attempt: Attempt) -> bool:
-    """Whether nothing of an answer had come, and the failure is none of the request."""
+    """Returns whether nothing of an answer had come, and the failure is none of the request."""
     meter = attempt.meter
     if meter.has_output:
         return False

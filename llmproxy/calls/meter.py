@@ -1,4 +1,4 @@
-"""What has come of the answer to one attempt; the relay alone writes it."""
+"""Measures of the answer to one attempt; the relay alone writes them."""
 
 import time
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ RUNAWAY_BYTES = 8
 
 
 class State(Enum):
-    """How far an attempt has come."""
+    """The progress of an attempt."""
 
     ASKING = auto()
     # Its head has come, with the status 200.
@@ -117,17 +117,17 @@ class Meter:
 
     @property
     def has_output(self) -> bool:
-        """Whether something for the caller has come."""
+        """Returns whether something for the caller has come."""
         return self.state in (State.DELIVERING, State.FINISHED)
 
     @property
     def is_reported(self) -> bool:
-        """Whether the provider has reported all output delivered."""
+        """Returns whether the provider has reported all output delivered."""
         return self.report is not None and not self.exceeds_report
 
     @property
     def awaits_usage(self) -> bool:
-        """Whether only the provider's report is missing."""
+        """Returns whether only the provider's report is missing."""
         return self.is_finished and not self.is_reported
 
     @property
@@ -141,7 +141,7 @@ class Meter:
         return delivered_tokens(deltas=self.deltas, size=self.size)
 
     def is_runaway(self, *, limit: int) -> bool:
-        """Whether the provider has gone far past the output limit of the request."""
+        """Returns whether the provider has gone far past the output limit of the request."""
         reported = self.report.output if self.report is not None else 0
         output = max(self.deltas, self.size // RUNAWAY_BYTES, reported)
         return output > RUNAWAY_TIMES * limit + RUNAWAY_SLACK

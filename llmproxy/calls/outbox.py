@@ -113,7 +113,7 @@ class Outbox:
         return settled
 
     def _is_done(self, settled: Settled) -> bool:
-        """Whether the record is settled, by this attempt or another, or the database refuses to settle it."""
+        """Returns whether the record is settled, by this attempt or another, or the database refuses to settle it."""
         try:
             settled.after = settle(settled.settlement, now=timezone.now())
         except (OperationalError, InterfaceError):

@@ -159,7 +159,7 @@ class Stream:
             yield reader.failure(self.failure)
 
     def _delivered(self) -> Iterator[bytes]:
-        """What the first target delivers that answers, with keep-alives in silence."""
+        """Yields the answer of the first target that answers, with keep-alives in silence."""
         with closing(attempts(self.call)) as asked:
             for attempt in asked:
                 reader = self._reader = StreamReader(self.call, attempt)

@@ -1,4 +1,4 @@
-"""Why this side has cut a call: a latch that is set once."""
+"""The reason why this side has cut a call: a latch that is set once."""
 
 from enum import Enum
 

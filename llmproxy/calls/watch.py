@@ -143,7 +143,7 @@ def _may_be_read_on(call: Call) -> bool:
 
 
 def under_way() -> dict[str, int]:
-    """How many calls this process relays: streams, whole answers, and those read on without their client."""
+    """Returns the number of calls that this process relays, including those read on without their client."""
     numbers = {"stream": 0, "whole": 0, "background": 0}
     for each in list(_calls.values()):
         is_stream = each.call.admission.request.stream

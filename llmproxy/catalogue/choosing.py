@@ -166,7 +166,7 @@ def _dialect(provider: Provider) -> Dialect:
 
 
 def surfaces_of(route: Route) -> set[Surface]:
-    """Where a model answers by this route."""
+    """Returns the surfaces on which a model answers by this route."""
     able = set(_dialect(route.provider).codecs)
     if route.surfaces:
         return able & set(map(Surface, route.surfaces))
@@ -176,7 +176,7 @@ def surfaces_of(route: Route) -> set[Surface]:
 
 
 def target_of(route: Route) -> Target:
-    """Where a route leads, whatever its model or provider is switched to."""
+    """Returns the target of a route, whatever its model or provider is switched to."""
     provider = route.provider
     is_default = provider.name == Provider.DEFAULT
     return Target(

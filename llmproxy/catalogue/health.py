@@ -1,4 +1,4 @@
-"""How often providers have answered and failed in the last minutes, over all processes, for operators.
+"""Answers and failures of providers in the last minutes, over all processes, for operators.
 
 A process adds up what happens and writes it every few seconds, so that a call costs no round trip.
 """

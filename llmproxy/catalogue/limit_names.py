@@ -29,5 +29,5 @@ def other_limit_name(name: str) -> str:
 
 
 def note_answer(target: Target) -> None:
-    """Has calls begin with the name by which a target has answered. What it refuses may only repeat a caller's text."""
+    """Notes the name by which a target has answered, for later calls. A refusal may only repeat a caller's text."""
     _answered[target.base_url, target.model] = target.limit_name

@@ -22,7 +22,7 @@ from llmproxy.models import Provider
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderTerms:
-    """What an operator says of a provider; the address is as the SDK of its dialect takes it.
+    """The settings of a provider by an operator; the address is in the form of its dialect's SDK.
 
     ``read_timeout`` is in seconds. None: as the settings say, or any number of calls.
     """

@@ -46,13 +46,13 @@ class Comparison:
 
     @property
     def is_longer_or_shorter(self) -> bool:
-        """Whether the published context length differs."""
+        """Returns whether the published context length differs."""
         known = self.route.context_length
         return self.published is not None and self.published.context_length != known
 
     @property
     def is_to_write(self) -> bool:
-        """Whether there is anything that no operator has set."""
+        """Returns whether there is anything that no operator has set."""
         return (self.is_different and not self.route.prices_are_set) or self.is_longer_or_shorter
 
 

@@ -110,7 +110,7 @@ def _calls_key(target: Target, now: datetime) -> str:
 
 
 def cooling(route: RouteKey, *, now: datetime, is_dry: bool = False) -> Cooling | None:
-    """Whether a route cools down. None lets the caller ask it, unless ``is_dry``."""
+    """Returns whether a route cools down. None lets the caller ask it, unless ``is_dry``."""
     until, at = _until(route), now.timestamp()
     if until and abs(until) > at:
         return Cooling(max(1, round(abs(until) - at)), is_asked=until < 0)
@@ -125,7 +125,7 @@ def cooling(route: RouteKey, *, now: datetime, is_dry: bool = False) -> Cooling 
 
 
 def shown(route: RouteKey, *, now: datetime) -> Cooling | None:
-    """Whether a route cools down, for operators."""
+    """Returns whether a route cools down, for operators."""
     until, at = cache.get(_key("cools", route)) or 0, now.timestamp()
     return Cooling(round(abs(until) - at), is_asked=until < 0) if abs(until) > at else None
 

@@ -15,7 +15,7 @@ from llmproxy.models import LanguageModel, Provider, Route, tokenizer_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteTerms:
-    """What an operator says of a route. No ``surfaces`` means all those of the provider's dialect."""
+    """The settings of a route by an operator. No ``surfaces`` means all of the provider's dialect."""
 
     provider_name: str
     order: int

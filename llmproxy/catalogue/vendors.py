@@ -1,4 +1,4 @@
-"""What a provider's address says of its server: those of OpenAI, Azure and Anthropic themselves are known."""
+"""Vendors by a provider's address: OpenAI, Azure and Anthropic are known."""
 
 import re
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ _ANTHROPIC = re.compile(r"(.+\.)?api\.anthropic\.com\.?")
 
 
 def is_openai(address: str) -> bool:
-    """Whether an address is OpenAI's own or Azure's."""
+    """Returns whether an address is OpenAI's own or Azure's."""
     return _OPENAI.fullmatch(urlsplit(address).hostname or "") is not None
 
 
@@ -24,7 +24,7 @@ def is_anthropic(address: str) -> bool:
 
 
 def fetches(provider: Provider) -> bool:
-    """Whether images and files by URL are passed on to a provider, as an operator says or by its address."""
+    """Returns whether images and files by URL are passed on to a provider, as an operator says or by its address."""
     is_default = provider.name == Provider.DEFAULT
     address = settings.LLM_BASE_URL if is_default else provider.base_url
     chosen = (is_default and settings.LLM_FETCHES) or provider.fetches

@@ -1,4 +1,4 @@
-"""What callers of chat completions get in the same way from providers of every dialect."""
+"""Parts of chat completions that are the same for providers of every dialect."""
 
 from dataclasses import replace
 from typing import Any

@@ -133,7 +133,7 @@ def _hidden(text: str) -> str:
 
 
 def _is_left(found: re.Match[str]) -> bool:
-    """Whether what reads as ordinary hides no secret, and is not the name of one that follows."""
+    """Returns whether what reads as ordinary hides no secret, and is not the name of one that follows."""
     if "/" in found[0]:
         # Long names of models look random.
         return not _HIDDEN_IN_NAMES.search(scrubbed(found[0]))
@@ -155,7 +155,7 @@ def _character(escape: re.Match[str]) -> str:
 
 
 def _shows(key: str, message: str) -> bool:
-    """Whether a message shows a part of the key, or one of its ends. The key of a local server may be a plain word."""
+    """Returns whether a message shows a part or an end of the key. A local server's key may be a plain word."""
     if len(key) < 2 * _PART:
         return bool(key) and _is_random(key) and key in message
     parts = (key[at : at + _PART] for at in range(len(key) - _PART + 1))
@@ -170,7 +170,7 @@ def _shows(key: str, message: str) -> bool:
 
 
 def _shows_coded(key: str, message: str) -> bool:
-    """Whether a message shows a part of the key in another writing: escaped, spaced, backwards, in hex or base64."""
+    """Returns whether a message shows a part of the key escaped, spaced, backwards, in hex or in base64."""
     text = _BETWEEN.sub("", _plain(message)).lower()
     parts = (
         coded[at : at + _CODED_PART]
@@ -191,10 +191,10 @@ def _writings(key: str) -> Iterator[str]:
 
 
 def _is_cut(end: str, beside: str) -> bool:
-    """Whether an end of a key is not a whole word of it."""
+    """Returns whether an end of a key is not a whole word of it."""
     return _is_random(end) or (end.isalnum() and beside.isalnum())
 
 
 def _is_random(part: str) -> bool:
-    """Whether it does not read as a word; the common prefix of a kind of keys does."""
+    """Returns whether it does not read as a word; the common prefix of a kind of keys does."""
     return any(map(str.isdigit, part)) or not (part.islower() or part.isupper())

@@ -62,7 +62,7 @@ _FAILED = frozenset(map(_plain, _FAILURES.split()))
 
 
 def is_failure(given: Any) -> bool:
-    """Whether a reason says that the answer has failed."""
+    """Returns whether a reason says that the answer has failed."""
     return _plain(_word(given)) in _FAILED
 
 

@@ -131,12 +131,12 @@ def _closes(rest: bytes) -> int:
 
 
 def is_failure(answer: Any) -> bool:
-    """Whether an object is an error. vLLM's has no member ``error``."""
+    """Returns whether an object is an error. vLLM's has no member ``error``."""
     return bool(answer.get("error")) or answer.get("object") == "error"
 
 
 def is_refusal(body: bytes) -> bool:
-    """Whether a body in place of a whole answer refuses the call: a page, or an error without anything of an answer."""
+    """Returns whether a body in place of a whole answer refuses the call: a page, or an error alone."""
     if body.lstrip().startswith(b"<"):
         return True
     try:

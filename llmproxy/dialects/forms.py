@@ -53,12 +53,12 @@ def from_first_sign(data: bytes) -> bytes:
 
 
 def is_undecided(said: bytes) -> bool:
-    """Whether a body from its first sign on shows none yet."""
+    """Returns whether a body from its first sign on shows none yet."""
     return _UNDECIDED.fullmatch(said) is not None
 
 
 def are_events(body: bytes) -> bool:
-    """Whether a whole body is a stream of events."""
+    """Returns whether a whole body is a stream of events."""
     return _FIELD.match(from_first_sign(body)) is not None
 
 

@@ -76,7 +76,7 @@ _RULES = (
 
 
 def refuses(model: str, member: str) -> bool:
-    """Whether the model of this name is known to refuse a member."""
+    """Returns whether the model of this name is known to refuse a member."""
     return any(member in rule.refuses for rule in _rules_of(model))
 
 

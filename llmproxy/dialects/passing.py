@@ -1,4 +1,4 @@
-"""What of a provider's answer reaches callers: all of it, but for what it cost the operator.
+"""Members of a provider's answer that reach callers: all but the operator's costs.
 
 Its known events and blocks pass with all their members. What passes counts as output, where it is not known to be
 something else: a text in a member that nobody has heard of was delivered like any other.
@@ -27,7 +27,7 @@ _LONGEST_NAME = 64
 
 
 def may_hold_costs(data: bytes) -> bool:
-    """Whether JSON may name a cost or a usage: quick, and never wrong if it says no."""
+    """Returns whether JSON may name a cost or a usage: quick, and never wrong if it says no."""
     data = data.lower()
     return (
         b"cost" in data

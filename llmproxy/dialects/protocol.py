@@ -236,7 +236,7 @@ class RouteKey(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where a call goes: a provider, and its name for the model. No part of a call can choose the host or the key.
+    """The provider of a call, and its name for the model. No part of a call can choose the host or the key.
 
     ``base_url`` is as the SDK of the dialect takes it. ``members``: those that pass beside the dialect's own, all with
     ``passes_all``. ``fetches``: images and files by URL pass. ``limit_name``: what OpenAI's chat completions call the

@@ -165,7 +165,7 @@ def _refused_member(body: bytes) -> Refused | None:
 
 
 def refuses_credential(status: int, body: bytes) -> bool:
-    """Whether a refusal is about our key or account: by its status, or by what it says, as some servers answer 400."""
+    """Returns whether a refusal is about our key or account, by its status, or its text: some servers answer 400."""
     return status in _CREDENTIAL_REFUSED or _says(body, _CREDENTIAL_CODES, _CREDENTIAL_WORDS)
 
 
@@ -209,7 +209,7 @@ def _fault(fault: Any) -> str:
 
 
 def is_too_long(body: bytes) -> bool:
-    """Whether an error, an answer or an event of a stream, says that the call does not fit into the context."""
+    """Returns whether an error, an answer or an event of a stream, says that the call does not fit into the context."""
     return _says(body, _TOO_LONG_CODES, _TOO_LONG_WORDS)
 
 
@@ -221,7 +221,7 @@ def _says(body: bytes, codes: frozenset[str], words: re.Pattern[str]) -> bool:
 
 
 def _detail(status: int, headers: Mapping[str, str], body: bytes, *, key: str) -> str | None:
-    """What a caller may read of the provider's message, or else by what operators find it; None without a message."""
+    """Returns the part of a provider's message that a caller may read, or a reference for operators."""
     if not (message := _error_of(body)["message"]):
         return None
     request_id = headers.get("x-request-id") or headers.get("request-id") or ""

@@ -55,7 +55,7 @@ def _object(schema: Schema, root: Schema, depth: int, left: Iterator[int]) -> Sc
 
 
 def _is_of_objects(schema: Schema) -> bool:
-    """Whether a type says object, null or nothing: a tool without an input is called with an empty object."""
+    """Returns whether a type says object, null or nothing: a tool without an input is called with an empty object."""
     kind = schema.get("type", "object")
     return all(
         each in ("object", "null", None) for each in (kind if isinstance(kind, list) else [kind])

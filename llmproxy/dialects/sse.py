@@ -100,7 +100,7 @@ class EventParser:
         return events
 
     def _end(self, start: int, *, final: bool) -> int:
-        """Where the event at `start` ends; 0 where that is not known yet."""
+        """Returns the end of the event that begins at `start`; 0 where it is not known yet."""
         buffer = self._buffer
         first = start + len(_BOM) if self._at_start and buffer.startswith(_BOM) else start
         blank = _LINE_END.match(buffer, first) or _BLANK_LINE.search(buffer, self._searched)

@@ -65,7 +65,7 @@ class _Parts:
 
 
 class Report:
-    """What one answer has reported so far: a stream may report in parts, and each of them again.
+    """The usage that one answer has reported so far; a stream may report in parts, and repeat them.
 
     The last value of each part counts, and nothing is added up. A zero or an absence takes nothing back; a first zero
     is a report.

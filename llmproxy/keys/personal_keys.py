@@ -103,7 +103,7 @@ def make_key(
 
 
 def _mail_at(keys: PersonalKeyQuerySet, *, now: datetime) -> datetime | None:
-    """When a mail tells of a key that is made now; None where one is due that tells of it too."""
+    """Returns when to mail about a new key; None where a mail that is due covers it."""
     last: datetime | None = keys.aggregate(last=Max("mailed_at"))["last"]
     if last is None or last <= now - MAIL_EVERY:
         return now

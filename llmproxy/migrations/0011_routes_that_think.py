@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    """Whether a route's model thinks before it answers; nights learn it."""
+    """Adds a flag for models that think before they answer, which the nightly jobs learn."""
 
     dependencies = [
         ("llmproxy", "0010_the_catalogue_has_a_version"),

@@ -31,7 +31,7 @@ def leave_on(apps: Any, _: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    """Whether a provider is sent images and files by URL."""
+    """Adds a flag for providers that receive images and files by URL."""
 
     dependencies = [
         ("llmproxy", "0011_routes_that_think"),

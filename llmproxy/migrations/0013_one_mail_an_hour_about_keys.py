@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    """When a mail tells of a key: at most one an hour does."""
+    """Adds the time of the mail about a key: at most one an hour."""
 
     dependencies = [
         ("llmproxy", "0012_providers_that_fetch"),

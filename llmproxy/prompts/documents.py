@@ -1,4 +1,4 @@
-"""What a PDF holds: its pages, and the text in its compressed streams.
+"""Contents of PDFs: their pages, and the text in compressed streams.
 
 Nothing is parsed as a reader would, which takes minutes for a hostile file: page objects are counted where they stand,
 streams are inflated piece by piece, and of a text stream the strings count. What lies beyond the bounds is not read.
@@ -102,7 +102,7 @@ class Bounds:
 
 
 def contents_of(document: bytes, bounds: Bounds) -> Contents:
-    """What a PDF holds; nothing is known of another file."""
+    """Returns the contents of a PDF; nothing is known of other files."""
     reading = read_contents(document, bounds)
     while True:
         try:
@@ -142,7 +142,7 @@ def _begins_text(piece: bytes) -> bool:
 
 
 def _is_binary(piece: bytes) -> bool:
-    """Whether this is of a picture or a font, the rest of which is not read."""
+    """Returns whether this is of a picture or a font, the rest of which is not read."""
     return 2 * len(piece.translate(None, _PLAIN)) > len(piece)
 
 
@@ -201,7 +201,7 @@ def _unpacked(pieces: Iterator[bytes], bounds: Bounds) -> Iterator[bytes]:
 
 
 def _is_zlib(data: bytes) -> bool:
-    """Whether it begins like compressed bytes (RFC 1950)."""
+    """Returns whether it begins like compressed bytes (RFC 1950)."""
     return len(data) > 1 and data[0] & 15 == zlib.DEFLATED and (data[0] << 8 | data[1]) % 31 == 0
 
 

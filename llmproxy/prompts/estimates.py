@@ -31,7 +31,7 @@ BYTES_PER_DELIVERED_TOKEN = 4
 
 
 class Measure(NamedTuple):
-    """How a route's prompts are counted: the tokenizer that is known of its model, or ``factor`` and the factor."""
+    """The tokenizer of a route's prompts, or ``factor`` and the factor."""
 
     tokenizer: str
     factor: Decimal
@@ -78,7 +78,7 @@ def prompt_estimate(
 
 
 def least_tokens(members: dict[str, Any]) -> int:
-    """What the messages of a valid call come to at least, by their lengths alone. No prompt is empty."""
+    """Returns a lower bound of a valid call's messages by their lengths alone. No prompt is empty."""
     texts = (
         text for message in members["messages"] for text in _content(message.get("content")) if text
     )
@@ -111,7 +111,7 @@ def _counted(members: dict[str, Any], measure: Measure) -> int:
 
 
 def _parts(members: dict[str, Any], kind: str) -> Iterator[Any]:
-    """What the parts of a kind hold, in the messages of a valid call."""
+    """Yields the contents of the parts of a kind in a valid call's messages."""
     for message in members["messages"]:
         if isinstance(content := message.get("content"), list):
             yield from (part[kind] for part in content if part["type"] == kind)
@@ -148,7 +148,7 @@ def _json(value: Any) -> str | None:
 
 
 def _thoughts(message: dict[str, Any]) -> Iterator[str | None]:
-    """What an answer thought. Some servers say the same text in several members."""
+    """Returns the thoughts of an answer. Some servers repeat one text in several members."""
     said = {message.get("reasoning_content"), message.get("reasoning")}
     for member, text in (("reasoning_details", "text"), ("thinking_blocks", "thinking")):
         parts = message.get(member) or ()

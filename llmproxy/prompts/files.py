@@ -1,4 +1,4 @@
-"""What files and audio cost in a prompt: documents by their pages and text, others by their length at most.
+"""Token costs of files and audio: documents by pages and text, others by length at most.
 
 No provider publishes a rule that holds for all of them. Documents are read on a thread: a small one may hold much.
 """

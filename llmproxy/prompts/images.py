@@ -1,4 +1,4 @@
-"""What images cost in a prompt, by the rules that OpenAI and Anthropic publish.
+"""Token costs of images, by the published rules of OpenAI and Anthropic.
 
 A rule needs the size of an image, which is in the first bytes of one that is given whole (``data:``). One that is
 given by its address counts as the largest that the provider does not scale down.

@@ -1,4 +1,4 @@
-"""How OpenAI's models see the tools of a call: each function and parameter on a line of its own.
+"""Tools as OpenAI's models see them: each function and parameter on a line of its own.
 
 The frames are those of OpenAI's guide to counting tokens (``num_tokens_for_tools``), which covers parameters without
 parameters of their own. Nested ones count alike here, and keywords that the guide does not know count as JSON.

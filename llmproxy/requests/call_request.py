@@ -1,4 +1,4 @@
-"""What all requests for a model have in common, on whatever surface of the API they come."""
+"""The request for a model, common to all surfaces."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -53,12 +53,12 @@ class CallRequest:
 
     @property
     def cites(self) -> bool:
-        """Whether the answer may repeat parts of its documents."""
+        """Returns whether the answer may repeat parts of its documents."""
         return False
 
     @property
     def thinks(self) -> bool:
-        """Whether it asks the model to think before it answers."""
+        """Returns whether it asks the model to think before it answers."""
         reasoning, thinking = self.members.get("reasoning"), self.members.get("thinking")
         effort = self.members.get("reasoning_effort")
         if isinstance(reasoning, dict):

@@ -67,7 +67,7 @@ class Chat(CallRequest):
         return {**self.members, "unlisted": self.unlisted_members} if self.unknown else self.members
 
     def unlisted(self, members: dict[str, Any]) -> dict[str, Any]:
-        """Those of its members beside ``messages`` that are in no list."""
+        """Returns the members beside ``messages`` that are in no list."""
         return {name: value for name, value in members.items() if name not in _SCHEMA.known}
 
     def fetched_images(self) -> Iterator[tuple[str, str]]:

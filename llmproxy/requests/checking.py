@@ -132,7 +132,7 @@ class RequestSchema:
                     yield Fault(pointer((*at, name)), "unknown", UNKNOWN)
 
     def _is_closed(self, data: Json, *, size: int) -> bool:
-        """Whether a body is valid as it is, or without the unknown members that are null, which it loses here.
+        """Returns whether a body is valid as it is, or without the unknown members that are null, which it loses here.
 
         SDKs write such nulls for what their callers have left out.
         """
@@ -191,7 +191,7 @@ class RequestSchema:
                 yield Fault(pointer(place), "invalid", why or f"{error.message}.")
 
     def _reason(self, place: Sequence[str | int], data: Json) -> str | None:
-        """Why a kind or a value is refused, where it is one that is known."""
+        """Returns the reason for refusing a known kind or value."""
         value: Any = data
         for part in place:
             try:
@@ -206,7 +206,7 @@ class RequestSchema:
 
 
 def is_answer(turn: Any) -> bool:
-    """Whether a message or item is one that a model has written."""
+    """Returns whether a message or item is one that a model has written."""
     if not isinstance(turn, dict):
         return False
     kind = str(turn.get("type"))
@@ -220,7 +220,7 @@ def read_schemas(surface: str) -> Json:
 
 
 def refused_places(surface: str) -> Refusals:
-    """Why what SDKs know is not taken, by its place: ``*`` is any index, ``[kind]`` a kind, ``=value`` a value."""
+    """Reasons for refusing what SDKs know, by place: ``*`` is any index, ``[kind]`` a kind, ``=value`` a value."""
     document = loads(REFUSED.read_text(encoding="utf-8"))
     reasons = document["reasons"]
     return {place: reasons[why] for place, why in document.get(surface, {}).items()}

@@ -33,7 +33,7 @@ class EmbeddingsRequest(CallRequest):
 
     @property
     def count(self) -> int:
-        """How many vectors answer it: one for each input, and a list of tokens is one input."""
+        """Returns the number of vectors to expect: one for each input; a list of tokens is one input."""
         return 1 if isinstance(self._inputs[0], int) else len(self._inputs)
 
     @property

@@ -1,4 +1,4 @@
-"""What a caller says a call is for: OpenAI's ``user`` and ``metadata``, kept on its record for exports.
+"""Labels of calls: OpenAI's ``user`` and ``metadata``, kept on the record for exports.
 
 A provider has no use for either. Only so much is kept as OpenAI takes; more is no reason to refuse a call.
 """

@@ -217,7 +217,7 @@ def _parts(content: str | list[Block]) -> list[dict[str, Any]]:
 
 
 def _parts_of(block: Block) -> Iterator[dict[str, Any]]:
-    """What a block holds as parts of a chat completion; ``prompt_overhead`` counts what these cannot say."""
+    """Returns a block as parts of a chat completion; ``prompt_overhead`` counts what these cannot express."""
     source = block.get("source")
     match block["type"]:
         case "image" if isinstance(source, dict):

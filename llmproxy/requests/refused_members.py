@@ -49,7 +49,7 @@ def refused_members(data: dict[str, Any], *, known: Collection[str]) -> Iterator
 
 
 def why_refused(name: str) -> str | None:
-    """Why a member of this name is refused although an operator has named it; None where it passes."""
+    """Returns the reason for refusing a member that an operator has named; None where it passes."""
     # Servers read one name in several writings.
     words = _CAPITAL.sub("_", name).replace("-", "_").lower() if len(name) <= LONGEST else ""
     return _why(words)

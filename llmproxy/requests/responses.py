@@ -187,12 +187,12 @@ def _is_defined_by_openai(tool: Json) -> bool:
 
 
 def _is_bare(item: Json) -> bool:
-    """Whether an item is a reference whose type was left out."""
+    """Returns whether an item is a reference whose type was left out."""
     return {name for name, value in item.items() if value is not None} == {"id"}
 
 
 def _is_empty(item: Json) -> bool:
-    """Whether an item is reasoning that only a provider with state could read."""
+    """Returns whether an item is reasoning that only a provider with state could read."""
     is_reasoning = item.get("type") == "reasoning"
     return is_reasoning and not item.get("encrypted_content") and not item.get("content")
 

@@ -30,7 +30,7 @@ class Budget(NamedTuple):
 
 
 def is_place(place: tuple[str | int, ...]) -> bool:
-    """Whether a budget is bounded at this place of a call, or a member that holds one."""
+    """Returns whether a budget is bounded at this place of a call, or a member that holds one."""
     return any(each[: len(place)] == place for each in _PLACES)
 
 

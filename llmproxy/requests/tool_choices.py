@@ -56,7 +56,7 @@ def _write(data: Json, choice: _Choice, written: Any) -> None:
 
 
 def _read(given: Any) -> _Choice | None:
-    """What a choice means; None where that is not one thing."""
+    """Returns the meaning of a choice; None where it is ambiguous."""
     if isinstance(given, str):
         return _Choice(_MODES[given]) if given in _MODES else None
     if not isinstance(given, dict):

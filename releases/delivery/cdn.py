@@ -37,7 +37,7 @@ class PurgeFailed(Exception):
 
 
 def is_purged() -> bool:
-    """Whether a purge is configured."""
+    """Returns whether a purge is configured."""
     return bool(settings.CDN_PURGE)
 
 
@@ -61,7 +61,7 @@ def purge_by_http(paths: Sequence[str], reference: str) -> bool:
 
 
 def serves(expected: Mapping[str, bytes | None], *, deadline: float) -> bool:
-    """Whether the public address of each path serves these bytes, or no file for None.
+    """Returns whether the public address of each path serves these bytes, or no file for None.
 
     The requests are those of any reader, which no cache could tell apart. ``deadline`` on the monotonic clock.
     """

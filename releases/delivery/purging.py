@@ -124,7 +124,7 @@ def retry(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
 
 
 def is_possible(channel: ShellChannel) -> bool:
-    """Whether a purge is configured, and the channel has a stored release or is halted."""
+    """Returns whether a purge is configured, and the channel has a stored release or is halted."""
     has_any = Publication.objects.of(channel.pk).stored().exists
     return cdn.is_purged() and (channel.halted_at is not None or has_any())
 

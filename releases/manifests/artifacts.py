@@ -126,7 +126,7 @@ def _at(artifact: Artifact, member: str) -> str:
 
 
 def _advice(named: str | None) -> str:
-    """How a file whose signed name no address may have is published."""
+    """Returns advice on publishing a file whose signed name no address may have."""
     return f" {RENAME}" if named and OTHER_SIGNS.search(named) else ""
 
 

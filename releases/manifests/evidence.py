@@ -18,7 +18,7 @@ class Verified:
 
     @property
     def is_kept_for_good(self) -> bool:
-        """Whether the CDN's cache header lets caches keep the file for ever."""
+        """Returns whether the CDN's cache header lets caches keep the file for ever."""
         said = {each.strip() for each in self.artifact.cache_control.lower().split(",")}
         return said >= {each.strip() for each in IMMUTABLE_CACHE.split(",")}
 

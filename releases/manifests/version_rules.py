@@ -40,7 +40,7 @@ class Decision:
 
     @property
     def is_served(self) -> bool:
-        """Whether the channel serves this publication. Every other one is verified, even a known one."""
+        """Returns whether the channel serves this publication. Every other one is verified, even a known one."""
         return self.repeated is not None and self.live
 
     def share_of(self, asked: int) -> int:
@@ -82,7 +82,7 @@ def decide(signed: Signed, *, rollback: bool, share: int) -> Decision:
 
 
 def _is_again(signed: Signed, release: ShellRelease | None, shown: Publication) -> bool:
-    """Whether the channel serves this, even if storing of a later publication began and did not end."""
+    """Returns whether the channel serves this, even if storing of a later publication began and did not end."""
     is_live = shown.stored_at is not None and shown.release == release
     return is_live and signed.signed_at <= shown.signed_at
 

@@ -130,6 +130,6 @@ def _offerable(version_id: int) -> AppVersion:
 
 
 def _audited(row: AppPin) -> dict[str, str]:
-    """Whom a pin is for, and its version."""
+    """Returns the client and the version of a pin, for the audit."""
     whom = {"client": str(row.client)} if row.client else {"plan": str(row.plan)}
     return whom | {"version": row.version.version}

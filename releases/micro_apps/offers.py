@@ -57,7 +57,7 @@ def offered(*, slug: str, client_id: UUID, plan_id: int, channel: str) -> AppOff
 
 
 class Reach(NamedTuple):
-    """Whom an app's channels reach: clients that may use it and have no pin, and their people; and the pinned ones."""
+    """The reach of an app's channels: clients that may use it without a pin, their people, and the pinned ones."""
 
     clients: int
     people: int

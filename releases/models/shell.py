@@ -246,11 +246,11 @@ class Purge(models.Model):
 
     @property
     def failed(self) -> bool:
-        """Whether the last try failed."""
+        """Returns whether the last try failed."""
         if self.confirmed_at is not None or self.tried_at is None:
             return False
         return not self.takes_its_time(self.failure, at=self.tried_at)
 
     def takes_its_time(self, failure: str, *, at: datetime) -> bool:
-        """Whether the CDN is still working within its time."""
+        """Returns whether the CDN is still working within its time."""
         return failure == self.UNDER_WAY and at < self.asked_at + self.MAY_TAKE

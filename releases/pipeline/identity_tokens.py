@@ -71,7 +71,7 @@ class Identity:
 
 
 def looks_like_one(presented: bytes) -> bool:
-    """Whether this has the form of a signed token: three parts, and not too long."""
+    """Returns whether this has the form of a signed token: three parts, and not too long."""
     return len(presented) <= LONGEST and presented.count(b".") == 2
 
 
@@ -164,7 +164,7 @@ def _of_pipeline(claims: Mapping[str, Any]) -> Iterable[Fault]:
 
 
 def _is_demanded(name: str) -> bool:
-    """Whether the issuer names the event of each run: GitHub does, and others with GitHub's claims."""
+    """Returns whether the issuer names the event of each run: GitHub does, and others with GitHub's claims."""
     named = settings.PUBLISH_OIDC_CLAIMS.keys() & {"repository", "repository_id", OWNER_ID}
     return name == "event_name" and (bool(named) or is_github(settings.PUBLISH_OIDC_ISSUER))
 

@@ -99,7 +99,7 @@ def keys_of(issuer: str) -> IssuerKeys:
 
 
 def is_safe(address: str) -> bool:
-    """Whether nobody on the network can forge an answer."""
+    """Returns whether nobody on the network can forge an answer."""
     return urlsplit(address).scheme == "https" or is_loopback(address)
 
 
@@ -145,7 +145,7 @@ def _usable(given: Any, algorithms: list[str]) -> Iterator[tuple[tuple[str, str]
 
 
 def _verifies(jwk: Mapping[str, Any]) -> bool:
-    """Whether a key is for verification, as far as it says what it is for."""
+    """Returns whether a key is for verification, as far as it says what it is for."""
     operations = jwk.get("key_ops", ["verify"])
     return (
         jwk.get("use", "sig") == "sig" and isinstance(operations, list) and "verify" in operations

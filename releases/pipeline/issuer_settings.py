@@ -37,7 +37,7 @@ def _of_claims(claims: Mapping[str, str], *, github: bool) -> list[str]:
 
 
 def is_github(issuer: str) -> bool:
-    """Whether this is an issuer of GitHub, also of an enterprise or an own server."""
+    """Returns whether this is an issuer of GitHub, also of an enterprise or an own server."""
     parts = urlsplit(issuer)
     host = parts.hostname or ""
     return host.startswith("token.actions.") or parts.path.rstrip("/").endswith("/_services/token")

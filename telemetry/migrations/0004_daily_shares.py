@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    """What each person stores in a day; of today what was stored before is not counted."""
+    """Counts stored telemetry by person and day, from now on."""
 
     dependencies = [("telemetry", "0003_daily_volumes")]
 

@@ -81,7 +81,7 @@ class Held:
         return self.chain.ended is None and self.replaced is None and now < self.ends
 
     def may_be_retried(self, now: datetime) -> bool:
-        """Whether a right retry would get the successor again."""
+        """Returns whether a right retry would get the successor again."""
         return (
             self.chain.ended is None
             and self.replaced is not None

@@ -39,7 +39,7 @@ class Standby:
         return self.server.url_of(primary.rpartition("/")[2])
 
     def tell_primary(self, needed: bool) -> None:
-        """Whether the primary keeps the rows that queries here still see, or replaying waits for these."""
+        """Returns whether the primary keeps the rows that queries here still see, or replaying waits for these."""
         setting = "on" if needed else "off"
         with psycopg.connect(self.server.superuser_url, autocommit=True) as server:
             server.execute(f"ALTER SYSTEM SET hot_standby_feedback = {setting}")

@@ -220,7 +220,7 @@ def test_no_list_is_sorted_or_searched_by_what_is_never_shown(
     console: Browser, world: World
 ) -> None:
     def tells(model: type[Model], path: str) -> bool:
-        """Whether it is a secret's column, or a relation to rows that are ordered by one."""
+        """Returns whether it is a secret's column, or a relation to rows that are ordered by one."""
         name, _, further = path.lstrip("-=^@").partition("__")
         names = {each.name: each for each in model._meta.get_fields()}
         if name not in names:

@@ -173,7 +173,7 @@ def routes_of_action(console: Any, act: Action, name: str, request: Any) -> Iter
 
 
 def may(console: Any, act: Action, row: Any, request: Any) -> bool:
-    """Whether an owner may; rows of operators serve only what is about operators."""
+    """Returns whether an owner may; rows of operators serve only what is about operators."""
     person = console.owner(row)
     of_operators = isinstance(act, OperatorAction)
     return console.available(request, act, row) and (

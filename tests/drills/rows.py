@@ -68,7 +68,7 @@ def months_that_differ(url: str) -> list[Any]:
 
 
 def is_counted(url: str, tables: Sequence[str] = SUMS) -> bool:
-    """Whether daily usage and its totals are the sums of the settled records."""
+    """Returns whether daily usage and its totals are the sums of the settled records."""
     with psycopg.connect(url) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         settled = connection.execute(SETTLED).fetchone()

@@ -67,7 +67,7 @@ class Trigger:
                 cable.tap = None
 
     def _tap(self, is_answer: bool) -> bool:
-        """Whether something goes on its way."""
+        """Returns whether something goes on its way."""
         with self._lock:
             if self.fired.is_set():
                 return False

@@ -59,7 +59,7 @@ def _open_jobs(stage: Stage) -> int:
 
 
 def is_quiet(stage: Stage) -> bool:
-    """Whether no call is open and no job is to be done."""
+    """Returns whether no call is open and no job is to be done."""
     now = sums_of(stage)
     return not now.open_records and not now.open_jobs
 

@@ -1,4 +1,4 @@
-"""Whether a client has hung up, asked of real connections."""
+"""Tests of noticing clients that have hung up, over real connections."""
 
 import socket
 import struct

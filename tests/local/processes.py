@@ -14,7 +14,7 @@ def until(true: Callable[[], object], *, seconds: float = 60.0) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs; one that has ended and was not collected yet does not."""
+    """Returns whether the process runs; one that has ended and was not collected yet does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:

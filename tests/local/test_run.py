@@ -140,7 +140,7 @@ def call(
 
 
 def is_well(base: str) -> bool:
-    """Whether the service answers, and its database answered it in time."""
+    """Returns whether the service answers, and its database answered it in time."""
     return call(base, "GET", "/healthz")[0] == 200
 
 

@@ -54,7 +54,7 @@ class Service:
         return [int(each) for each in children.read_text().split()]
 
     def listens(self) -> bool:
-        """Whether all web workers take signals: before, one that is told to stop does not hear it."""
+        """Returns whether all web workers take signals: before, one that is told to stop does not hear it."""
         # Beside them the program that serves metrics may run.
         return sum(map(_listens, self.workers())) == int(self.environ["WEB_WORKERS"])
 
@@ -134,7 +134,7 @@ def working_off(service: Service) -> Iterator[Child]:
 
 
 def is_worked_off(database: Database) -> bool:
-    """Whether nothing is queued for now or being done, nor waits to be tried again."""
+    """Returns whether nothing is queued for now or being done, nor waits to be tried again."""
     open_jobs = ProcrastinateJob.objects.filter(status__in=("todo", "doing"))
     # Other tests leave mails that are to be sent in an hour.
     later = Q(status="todo", attempts=0, scheduled_at__gt=datetime.now(UTC))

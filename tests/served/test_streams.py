@@ -191,7 +191,7 @@ def _at_work(database: Database) -> list[tuple[Any, ...]]:
 
 
 def _somebody_waits(database: Database) -> bool:
-    """Whether a session of this database waits for a lock of another."""
+    """Returns whether a session of this database waits for a lock of another."""
     waiting = (
         "SELECT count(*) FROM pg_stat_activity "
         "WHERE datname = current_database() AND wait_event_type = 'Lock'"

@@ -208,7 +208,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _lives(pid: int) -> bool:
-    """Whether it can still write: a process that only waits to be noticed as dead cannot."""
+    """Returns whether it can still write: a process that only waits to be noticed as dead cannot."""
     try:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Whether anything grows: ``python -m tests.soak [--minutes 20] [--docs]``, beside the servers of ``tests.tools with``.
+"""Checks that nothing grows: ``python -m tests.soak [--minutes 20] [--docs]``, beside ``tests.tools with``.
 
 Every surface is asked a few times a second while now and then something fails. ``--docs`` writes the page in docs/,
 otherwise it is in ``.local/soak``. The exit code is 1 where something grew.

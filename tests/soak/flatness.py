@@ -1,4 +1,4 @@
-"""Whether a figure that was looked at again and again stays where it is."""
+"""Flatness of a figure that is measured again and again."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

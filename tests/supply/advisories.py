@@ -99,7 +99,7 @@ def findings(read: Iterable[Record], locked: Iterable[Pin]) -> list[Finding]:
 
 
 def is_affected(version: Version, affected: Record) -> bool:
-    """Whether an ``affected`` entry lists this version or has it in a range.
+    """Returns whether an ``affected`` entry lists this version or has it in a range.
 
     A bound that is no version is taken for one that this version has not passed: better a false alarm.
     """

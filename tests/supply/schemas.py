@@ -177,7 +177,7 @@ def _names_of_kind(members: dict[str, Any]) -> list[str]:
 
 
 def _is_of(schema: Json, name: str) -> bool:
-    """Whether a schema takes objects of a kind; one without kinds takes any."""
+    """Returns whether a schema takes objects of a kind; one without kinds takes any."""
     return not (kinds := kinds_of(schema)) or name in kinds
 
 

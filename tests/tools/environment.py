@@ -40,7 +40,7 @@ def missing(values: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, 
 
 
 def given(name: str, environ: Mapping[str, str]) -> bool:
-    """Whether the environment gives this variable, or the file that holds it."""
+    """Returns whether the environment gives this variable, or the file that holds it."""
     return name in environ or f"{name}_FILE" in environ
 
 
@@ -54,7 +54,7 @@ def kept_addresses(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_public(address: str) -> bool:
-    """Whether an http(s) address holds nothing beyond host, port and path."""
+    """Returns whether an http(s) address holds nothing beyond host, port and path."""
     try:
         parts = urlsplit(address)
     except ValueError:

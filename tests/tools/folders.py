@@ -87,7 +87,7 @@ def held(folder: Path) -> Iterator[Hold]:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process holds the folder, or a child of a process that did."""
+    """Returns whether a process holds the folder, or a child of a process that did."""
     files = [_open(folder / name) for name in ("lock", "children.lock")]
     try:
         return not all([_lock(file) for file in files])  # noqa: C419 - both are tried

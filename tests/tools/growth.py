@@ -81,7 +81,7 @@ _FEW = ("licensing_plan", "accounts_client", "licensing_licence", "accounts_user
 
 
 def has_people(*, besides: Sequence[str]) -> bool:
-    """Whether anybody is here but those by these emails: a database in use."""
+    """Returns whether anybody is here but those by these emails: a database in use."""
     return User.objects.exclude(email__in=besides).exists()
 
 

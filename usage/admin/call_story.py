@@ -34,7 +34,7 @@ def seconds(call: UsageRecord, until: datetime | None) -> float | None:
 
 
 def told(call: UsageRecord, *, now: datetime) -> dict[str, Any]:
-    """What the page of a call tells of it; times are seconds since its admission."""
+    """Returns the story of a call for its page; times are seconds since its admission."""
     times = ("first_byte_at", "told_to_end_at", "client_left_at", "checkpoint_at", "settled_at")
     at = {name: seconds(call, getattr(call, name)) for name in times}
     attempts = [

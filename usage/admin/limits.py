@@ -104,7 +104,7 @@ class BudgetAdmin(ConsoleAdmin):
 
 
 def _spent(row: Budget) -> int:
-    """Of this month: the worker sums it every minute."""
+    """Returns this month's spending, which the worker sums every minute."""
     return row.spent if row.period == Period.of(timezone.now()).month else 0
 
 

@@ -103,7 +103,7 @@ class EndOverride(Action):
 
 
 def _standing(person: User, licence: Licence) -> str:
-    """What a person has used of the caps that count for them now."""
+    """Returns a person's use of their current caps."""
     month = summary(user_id=person.pk, plan=PlanCaps.of(licence.plan), now=timezone.now())
     shares = (("input", month.input), ("output", month.output), ("today", month.day))
     of = [f"{name} {each.used:,} of {_cap(each.cap)}" for name, each in shares]

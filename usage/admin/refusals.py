@@ -58,7 +58,7 @@ class RefusalAdmin(LargeList):
 
     @admin.display(description="asked and left")
     def left(self, row: Refusal) -> str:
-        """What was asked for and what was left, as far as the refusal said."""
+        """Returns the requested and the remaining amount, as far as the refusal said."""
         numbers = ((name.replace("_", " "), value) for name, value in row.numbers.items())
         return format_html_join(", ", "{} {}", numbers)
 

@@ -34,7 +34,7 @@ NUMBERS = {
 
 
 class Migration(migrations.Migration):
-    """What one constraint now says is no longer said by each column. The columns stay what they are."""
+    """Drops the constraints of single columns, which one constraint now covers."""
 
     # As before it: a statement at a time.
     atomic = False

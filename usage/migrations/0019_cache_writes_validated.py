@@ -3,7 +3,7 @@ from django.db import migrations
 
 
 class Migration(migrations.Migration):
-    """What the constraint says of new rows holds for all."""
+    """Validates the constraint for existing rows."""
 
     atomic = False
 

@@ -3,7 +3,7 @@ from django.db import migrations
 
 
 class Migration(migrations.Migration):
-    """What the constraints say of new rows holds for all."""
+    """Validates the constraints for existing rows."""
 
     atomic = False
 

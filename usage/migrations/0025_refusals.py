@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    """What the API refused whom, for two weeks. Processes of the release before note nothing."""
+    """Adds refusals, kept for two weeks. Processes of the release before record none."""
 
     dependencies = [
         ("usage", "0024_lowered_charges"),

@@ -2,7 +2,7 @@ from django.db import migrations
 
 
 class Migration(migrations.Migration):
-    """What the console calls them; nothing changes in the database."""
+    """Changes names in the console; the database stays as it is."""
 
     dependencies = [
         ("usage", "0026_daily_usage"),

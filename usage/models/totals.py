@@ -198,7 +198,7 @@ class MonthTotal(Summed):
 
 
 class CountedMonth(models.Model):
-    """How far a person's month has been counted into daily usage: everything before ``from_day``, for good.
+    """The progress of counting a person's month: all before ``from_day`` is counted for good.
 
     ``version`` is that of the month's totals, which each admission and settlement changes; "" wants it counted again.
     """

@@ -1,1 +1,1 @@
-"""What calls used and cost: counted by day, summed and ranked, and on statements."""
+"""Usage and costs of calls: counted by day, summed, ranked, and stated."""

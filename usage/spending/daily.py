@@ -43,7 +43,7 @@ SUMS: dict[str, Any] = {
 
 
 class _Version(Func):
-    """Of a row: another one after each of its updates."""
+    """The version of a row, which changes with each update."""
 
     template = "usage_monthlyusage.xmin::text || usage_monthlyusage.ctid::text"
     output_field = CharField()
@@ -63,7 +63,7 @@ def count_days(*, now: datetime) -> int:
 
 
 def count_again(call: UsageRecord) -> None:
-    """Has the day of a changed call counted again, once the current transaction has committed."""
+    """Queues the day of a changed call for recounting once the transaction commits."""
     # A step that reads now would write what it read over the mark.
     lock_until_commit(_LOCK)
     months = CountedMonth.objects.filter(month__user=call.user_id, month__period=call.period)

@@ -69,13 +69,13 @@ class Course:
 
     @property
     def end(self) -> int:
-        """Where its cost will end."""
+        """Returns the expected cost at the end."""
         return self.whole.cost + sum(self.expected.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which calls: those of a client, a person, a model, a provider or a key; None: of all.
+    """A filter of calls by client, person, model, provider or key; None: all.
 
     ``using``: the database that is asked, where not the service's own.
     """
@@ -118,7 +118,7 @@ class Scope:
     def costs_of(
         self, by: str, names: Iterable[Any], since: date, until: date
     ) -> dict[Any, dict[date, int]]:
-        """What each of these of a group cost by day."""
+        """Returns the daily costs of a group's rows."""
         rows, sums = self._rows(since, until, {by, "day"})
         costs: dict[Any, dict[date, int]] = {name: {} for name in names}
         # By the columns themselves, which indexes know.
@@ -173,7 +173,7 @@ def course(sums: Mapping[date, Sums], period: Period) -> Course:
 
 
 def forecast(costs: Mapping[date, int], period: Period) -> dict[date, int]:
-    """What each day from today on is still expected to cost: the median of its weekday in the four weeks before.
+    """Forecasts the cost of each day from today: the median of its weekday in the last four weeks.
 
     Of today that is what goes beyond what it has cost already. Days before the first that cost anything do not count.
     """

@@ -135,7 +135,7 @@ def authenticator(request: HttpRequest) -> HttpResponse:
 
 
 def added(request: HttpRequest) -> HttpResponse:
-    """Where a browser goes once a passkey is stored."""
+    """Redirects the browser once a passkey is stored."""
     return HttpResponseRedirect(_after_adding(operator_of(request)))
 
 
@@ -195,7 +195,7 @@ def _change(request: HttpRequest, user: User, *, now: datetime) -> HttpResponse:
 
 
 def _takes(form: forms.Form, rule: Callable[..., None], *, user: User, now: datetime) -> bool:
-    """Whether the form was sent and the rule takes its code; a refusal is shown at its field."""
+    """Returns whether the form was sent and the rule takes its code; a refusal is shown at its field."""
     if not form.is_valid():
         return False
     limits = limits_of_factor(user_id=user.pk)
@@ -221,7 +221,7 @@ def _after_adding(user: User) -> str:
 
 
 def _next(request: HttpRequest) -> str:
-    """Where the operator was going, if that is a page of this service."""
+    """Returns where the operator was going, if that is a page of this service."""
     address = request.POST.get("next") or request.GET.get("next") or ""
     safe = url_has_allowed_host_and_scheme(
         address, {request.get_host()}, require_https=request.is_secure()

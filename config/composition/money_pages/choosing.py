@@ -1,4 +1,4 @@
-"""What the address of the page of usage and money asks for."""
+"""Parameters of the page of usage and money, read from its address."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ YEARS = range(2000, 2100)
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What the address asks for: calls, the days of a month or a year, and a ranking; anything else is left out."""
+    """The calls, the days of a month or a year, and the ranking to show. Unknown parameters are ignored."""
 
     scope: Scope
     since: date
@@ -54,7 +54,7 @@ class Chosen:
 
     @property
     def is_now(self) -> bool:
-        """Whether the month still runs."""
+        """Returns whether the month still runs."""
         return not self.is_year and self.since == self.now.month
 
     def address(self, **changed: Any) -> str:

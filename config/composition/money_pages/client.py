@@ -1,4 +1,4 @@
-"""What a client's page says of its month: the money against its budget, its people, and what was refused."""
+"""The month on a client's page: its budget, its people's usage, and its refusals."""
 
 from datetime import date, datetime, timedelta
 from itertools import accumulate

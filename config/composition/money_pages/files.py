@@ -98,7 +98,7 @@ def statement(request: HttpRequest, ending: str) -> StreamingHttpResponse:
 
 
 def _totals(month: date) -> Iterator[Line]:
-    """What each client's calls of a month come to, by the client's name."""
+    """Returns each client's totals of a month, by the client's name."""
     settled = UsageRecord.objects.filter(period=month, state=UsageRecord.State.SETTLED)
     for client in Client.objects.filter(pk__in=settled.values("client_id")).order_by("name"):
         yield Statement(client_id=client.pk, month=month).total()._replace(name=client.name)

@@ -1,4 +1,4 @@
-"""Who spent the most: a table of sums by client, person, model, provider, key or label."""
+"""A ranking by cost of clients, people, models, providers, keys or labels."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
@@ -55,7 +55,7 @@ def ranking_of(chosen: Chosen, here: Course) -> Table:
 def _columns(
     chosen: Chosen, keys: list[Any], here: Course
 ) -> Iterator[tuple[str, Callable[[Any, Sums], str], str]]:
-    """What only a running month has: head, cell, and the cell of all."""
+    """Returns the columns of a running month: head, cell, and the cell of the total."""
     if not chosen.is_now or chosen.by in LEDGERS or not keys:
         return
     if chosen.by == "client":
@@ -73,12 +73,12 @@ def _columns(
 
 
 def _next_group(by: str) -> str:
-    """What is asked next of one of a group."""
+    """Returns the group that a row of this one leads to."""
     return {"client": "person", "person": "model"}.get(by, "client")
 
 
 def names_of(by: str, keys: list[Any]) -> dict[Any, str]:
-    """How each of a group is called; what is gone, by the beginning of its id."""
+    """Returns the names of a group's rows; deleted ones by the beginning of their id."""
     if by not in ROWS:
         return {key: str(key) for key in keys}
     rows = cast("Any", ROWS[by]).objects.in_bulk(keys)

@@ -1,4 +1,4 @@
-"""What is measured where: composition of the metrics with the facts of the apps.
+"""Registration of the metrics with the apps' facts.
 
 Facts that pass are noted as they pass; what stands (pools, gates, calls under way) is looked at every few seconds. The
 queue and the nights are asked of the database by the worker, at each scrape.
@@ -61,7 +61,7 @@ _are_routes_begun = threading.Event()
 
 
 def register() -> None:
-    """Has every fact noted that passes in this process or in those forked from it."""
+    """Starts noting every fact in this process and those forked from it."""
     request_log.answered.append(note_request)
     request_log.refused.append(note_refusal)
     failed_logins.failures.append(unfailing(metrics.SIGN_INS_REFUSED.inc))
@@ -170,7 +170,7 @@ def begin_routes() -> None:
 
 
 def _is_kept(pair: tuple[str, str]) -> bool:
-    """Whether a model and a provider have series of their own; the first ones have, and keep them."""
+    """Returns whether a model and a provider have series of their own; the first ones have, and keep them."""
     if pair not in _pairs and len(_pairs) >= MOST_PAIRS:
         return False
     _pairs.add(pair)

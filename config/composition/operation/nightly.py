@@ -52,7 +52,7 @@ class Run(NamedTuple):
         return self.last is not None and self.last.action == "nightly:failed"
 
     def overdue(self, *, at: datetime) -> bool:
-        """Whether a night has passed without a successful run."""
+        """Returns whether a night has passed without a successful run."""
         return self.done_at is None or self.done_at < at - OVERDUE
 
 

@@ -1,1 +1,1 @@
-"""What happens to a submitted form beside its action: it counts once, and a second proof does not lose it."""
+"""Submitted forms: each counts once, and survives a second proof of the second factor."""

@@ -32,7 +32,7 @@ def keep(
 
 
 def taken(request: HttpRequest) -> QueryDict | None:
-    """What was kept for this page, once and for ten minutes; None for any other page, and for a submission."""
+    """Takes the form that was kept for this page, once and within ten minutes; None for any other page."""
     kept = request.session.get(KEPT)
     if request.method != "GET" or not kept or kept["page"] != request.path:
         return None

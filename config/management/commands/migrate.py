@@ -40,7 +40,7 @@ class Command(migrate.Command):
 
 
 def _patient_where_nobody_waits(execute: Callable[..., Any], sql: str, *given: Any) -> Any:
-    """What is done concurrently stops nobody, and given up it leaves an index that is not valid."""
+    """Waits without limit for concurrent statements, which block nobody and leave an invalid index when cut."""
     if "CONCURRENTLY" not in sql:
         return execute(sql, *given)
     _wait_for_locks("0")

@@ -1,4 +1,4 @@
-"""What the published schema says of the API as a whole, and the library's settings for it."""
+"""The description of the API in the published schema, and drf-spectacular's settings."""
 
 from typing import Any
 

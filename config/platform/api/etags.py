@@ -27,7 +27,7 @@ def tag_of(*facts: object) -> str:
 
 
 def is_known(request: Conditional, etag: str) -> bool:
-    """Whether a GET or HEAD names this tag in ``If-None-Match``."""
+    """Returns whether a GET or HEAD names this tag in ``If-None-Match``."""
     named = request.META.get("HTTP_IF_NONE_MATCH")
     if named is None or named == etag:
         # The fast path of nearly every request of a shell.

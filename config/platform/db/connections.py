@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 
 def plan_for_values(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:  # noqa: FBT001
-    """Has statements planned for their values, by ``execute_wrapper``, instead of once for any values.
+    """Makes the server plan statements for their values, as an ``execute_wrapper``, not once for any values.
 
     A plan for any values knows no partial index and no rare word, and may read a whole table instead.
     """
@@ -141,7 +141,7 @@ def database_now() -> datetime:
 
 
 def called(function: str, *arguments: Any, using: str = DEFAULT_DB_ALIAS) -> Any:
-    """What a function of PostgreSQL returns."""
+    """Returns the result of a PostgreSQL function."""
     with connections[using].cursor() as cursor:
         cursor.callproc(function, arguments)
         row = cursor.fetchone()

@@ -28,7 +28,7 @@ class Look(NamedTuple):
 
 
 def look(*, now: datetime) -> Look:
-    """Where to look: at the primary while the replica is away or far behind."""
+    """Returns the database to read: the primary while the replica is away or far behind."""
     primary = Look(DEFAULT_DB_ALIAS, now)
     if REPLICA not in connections or monotonic() < ReplicaConnection.left_alone_until:
         return primary

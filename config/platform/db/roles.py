@@ -52,13 +52,13 @@ WHERE relkind IN ('r', 'p') AND relnamespace = quote_ident(current_schema())::re
 
 
 class NotSplit(Exception):
-    """What stands in the way, and what an operator can do about it."""
+    """An obstacle to the split, and the way out for an operator."""
 
 
 def split(
     owner: psycopg.Connection[Any], *, role: str, password: str, append_only: Sequence[str]
 ) -> list[str]:
-    """Has ``role`` own nothing and work with all rows, now and in later tables; returns what was done.
+    """Makes ``role`` own nothing and use all rows, in present and later tables. Returns the changes.
 
     Rows of ``append_only`` tables are added and read. It may run again at any time, also while the service runs.
     """

@@ -67,7 +67,7 @@ def limit_of(path: str) -> int:
 
 
 def is_too_large(length: str, path: str) -> bool:
-    """Whether a body with this ``Content-Length``, a number, has more bytes than its path allows."""
+    """Returns whether a body with this ``Content-Length``, a number, has more bytes than its path allows."""
     return len(length.lstrip("0")) > LENGTH_DIGITS or int(length) > limit_of(path)
 
 

@@ -108,7 +108,7 @@ def _alive() -> HttpResponse:
 
 
 def checks() -> dict[str, str]:
-    """How the servers that this process needs answer it."""
+    """Checks the servers that this process needs."""
     counters = caches["default"]
     assert isinstance(counters, CounterCache)
     cache_answers = counters.answers()

@@ -51,7 +51,7 @@ def _split(value: str) -> SplitResult:
 
 
 def _is_server(parts: SplitResult) -> bool:
-    """Whether an address has a host and, if any, a port that can be ones, and nothing that cannot be part of it."""
+    """Returns whether an address has a possible host and port, and no character that none may have."""
     try:
         port = parts.port
     except ValueError:

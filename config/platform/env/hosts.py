@@ -15,7 +15,7 @@ LABEL = re.compile(r"(?!-)[\w-]{1,63}(?<!-)")
 
 
 def is_host(host: str) -> bool:
-    """Whether a text can be a host: an address, or a name, whose last label is no number, as in browsers."""
+    """Returns whether a text can be a host: an address, or a name, whose last label is no number, as in browsers."""
     if _literal(host):
         return True
     labels = host.removesuffix(".").split(".")
@@ -23,14 +23,14 @@ def is_host(host: str) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether the host of an address is this machine."""
+    """Returns whether the host of an address is this machine."""
     host = _host(address)
     literal = _literal(host)
     return literal.is_loopback if literal else host == "localhost"
 
 
 def is_private(address: str) -> bool:
-    """Whether the host of an address is this machine or one that the public internet does not reach.
+    """Returns whether the host of an address is this machine or one that the public internet does not reach.
 
     A name without a dot is one of a local network.
     """

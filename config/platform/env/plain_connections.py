@@ -81,7 +81,7 @@ def _lack(address: str) -> str:
 
 
 def _is_here(host: str) -> bool:
-    """Whether a host is this machine: none, a socket's folder or a loopback address."""
+    """Returns whether a host is this machine: none, a socket's folder or a loopback address."""
     if not host or host.startswith(("/", "@")):
         return True
     return is_loopback(f"//[{host}]" if ":" in host else f"//{host}")

@@ -122,7 +122,7 @@ class _Connection(HTTPConnection):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the pool may use this connection again; only a first attempt does."""
+        """Returns whether the pool may use this connection again; only a first attempt does."""
         is_fresh = time.monotonic() - self.idle_since < MAX_IDLE_SECONDS
         attempt: Attempt = _current.attempt
         return attempt.is_first and is_fresh and super().is_connected

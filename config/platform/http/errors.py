@@ -1,4 +1,4 @@
-"""Why no whole answer arrived."""
+"""Errors of requests whose answer did not arrive whole."""
 
 from typing import Self
 

@@ -93,7 +93,7 @@ class Exchange:
         return b"".join(self)
 
     def sent_at(self) -> float | None:
-        """When the request was sent, on the monotonic clock; None where the server cannot have received it."""
+        """The time on the monotonic clock when the request was sent; None where the server cannot have received it."""
         attempt = self._transfer.attempt
         return attempt.sent_at if attempt.sent else None
 

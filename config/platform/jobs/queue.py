@@ -81,7 +81,7 @@ def periodic(cron: str, *, name: str, **options: Any) -> Decorator:
 
 
 def crowded() -> bool:
-    """Whether too many jobs that strangers caused are waiting to queue another."""
+    """Returns whether too many jobs that strangers caused are waiting to queue another."""
     waiting = ProcrastinateJob.objects.filter(status="todo", priority=UNHURRIED)
     return waiting[MAY_WAIT - 1 : MAY_WAIT].exists()
 

@@ -176,7 +176,7 @@ def take_over() -> None:
 
 
 def _is_literal(text: str) -> bool:
-    """Whether a text is a constant in the code of one of the callers, now or at an earlier record.
+    """Returns whether a text is a constant in the code of one of the callers, now or at an earlier record.
 
     A record is formatted while its logging call runs, so the code that logged it is still on the stack. A text that is
     one of its constants was not assembled from values. Each text is searched for once: an equal one reveals no more.

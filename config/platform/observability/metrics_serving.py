@@ -1,4 +1,4 @@
-"""Where web processes keep their numbers, and the program that serves these, as gunicorn's master sees to both.
+"""The metrics files of web processes, and the program that gunicorn's master runs to serve them.
 
 The files lie in memory. Their room is taken before a process writes into them: a page that a full disk cannot give
 ends the process that touches it.

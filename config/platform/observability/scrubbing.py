@@ -106,7 +106,7 @@ _RUNS: tuple[tuple[re.Pattern[str], _Mark], ...] = (
 
 
 def is_suspect(text: str) -> bool:
-    """Whether any pattern could match a text or a value written as JSON; most cannot."""
+    """Returns whether any pattern could match a text or a value written as JSON; most cannot."""
     small = text.lower()
     if _SIGN.search(small):
         return True

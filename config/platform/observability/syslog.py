@@ -20,7 +20,7 @@ PORTS = {"udp": 514, "tcp": 601, "tls": 6514}
 
 
 class Receiver(NamedTuple):
-    """Where to send: ``udp``, ``tcp`` or ``tls`` with host and port, or ``unix`` with the path of a socket."""
+    """The address of a syslog server: ``udp``, ``tcp`` or ``tls`` with host and port, or ``unix`` with a path."""
 
     scheme: str
     host: str = ""

@@ -47,7 +47,7 @@ _tracer = trace.get_tracer("shell-backend")
 
 
 def register() -> None:
-    """Has this process, and those forked from it, make spans; ``start`` has them sent."""
+    """Makes this process, and those forked from it, record spans; ``start`` sends them."""
     os.environ.setdefault("OTEL_SERVICE_NAME", "shell-backend")
     os.environ["OTEL_SEMCONV_STABILITY_OPT_IN"] = "http,database"
     propagate.set_global_textmap(_Traceparent())

@@ -101,7 +101,7 @@ def render(request: HttpRequest, problem: Problem) -> HttpResponse:
 
 
 def _stays_unauthenticated(problem: Problem) -> bool:
-    """Whether the same key or token is refused again; who holds an expired token may have renewed it by then."""
+    """Returns whether the same key or token stays refused; an expired token may have been renewed by then."""
     return problem.status == 401 and problem.code != EXPIRED
 
 
@@ -148,7 +148,7 @@ def anthropic_error(problem: Problem) -> dict[str, Any]:
 
 
 def _message(problem: Problem) -> str:
-    """What is wrong and where: SDKs print this sentence and none of ``errors``."""
+    """Returns the fault and its place in one sentence: SDKs print it and none of ``errors``."""
     if not problem.errors or problem.detail != problem.default_detail:
         return problem.detail
     first, *others = problem.errors
@@ -283,7 +283,7 @@ def _on_a_page(request: HttpRequest) -> bool:
 
 
 def _is_prose(response: HttpResponseBase) -> bool:
-    """Whether a response is text for a person or empty; a health report, for instance, is neither."""
+    """Returns whether a response is text for a person or empty; a health report, for instance, is neither."""
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip()
     return kind in {"", "text/html", "text/plain"}
 

@@ -16,5 +16,5 @@ def clock_from(now: datetime) -> Callable[[], datetime]:
 
 
 def is_readable(*columns: str) -> Q:
-    """Whether Python can represent the instants of these columns, unlike PostgreSQL's infinity."""
+    """Returns whether Python can represent the instants of these columns, unlike PostgreSQL's infinity."""
     return Q(*(Q((f"{each}__gte", FIRST), (f"{each}__lte", LAST)) for each in columns))

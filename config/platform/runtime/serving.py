@@ -1,4 +1,4 @@
-"""What a serving process does beside requests: composition registers it, and gunicorn's worker calls it.
+"""Hooks of a serving process: composition registers them, and gunicorn's worker calls them.
 
 A process without apps, as a reference of the bench, does nothing.
 """

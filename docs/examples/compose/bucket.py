@@ -70,7 +70,7 @@ def policy(*statements: dict[str, object]) -> str:
 
 
 def admin(root: Credentials, act: str, body: bytes, **given: str) -> bool:
-    """Whether the server knows this act of MinIO's; ends where it refuses it."""
+    """Returns whether the server knows this act of MinIO's; ends where it refuses it."""
     query = "&".join(f"{name}={quote(value, safe='')}" for name, value in sorted(given.items()))
     request = AWSRequest("PUT", f"{ADMIN}{act}?{query}", data=body)
     signer = SigV4Auth(root, "s3", "us-east-1")

@@ -59,7 +59,7 @@ def shown(
 
 
 def is_good_offline(access: str, keys: Path, base_url: str, *, now: float) -> bool:
-    """Whether the service signed this token, its hour aside, within the last 72 hours."""
+    """Returns whether the service signed this token, its hour aside, within the last 72 hours."""
     try:
         kid = jwt.get_unverified_header(access)["kid"]
         known = {each.stem: each.read_text() for each in keys.glob("*.pem")}

@@ -68,7 +68,7 @@ def _has_effect(value: Any) -> bool:
 
 
 def _is_unfinished(translated: list[Turn]) -> bool:
-    """Whether the last turn continues an answer that does not begin with its thinking."""
+    """Returns whether the last turn continues an answer that does not begin with its thinking."""
     *before, last = translated
     if last["role"] == "assistant":
         return True

@@ -32,7 +32,7 @@ class ChatCompletions(ChatCodec):
         return target.post("/chat/completions", body, streamed=request.stream)
 
     def _read(self, body: bytes, target: Target) -> WholeAnswer:
-        """What servers write in another shape than OpenAI's is put into it."""
+        """Normalizes answers that differ in shape from OpenAI's."""
         answer, _ = parse_json(body)
         made = answer.get("choices") or None
         error = failed_choice(made)

@@ -20,7 +20,7 @@ def message_of(choice: Choice) -> dict[str, Any]:
 
 
 def delta_of(choice: Choice, *, has_spoken: bool) -> dict[str, Any] | None:
-    """What a choice of a chunk says in place of its delta; None for nothing.
+    """Returns the delta of a chunk's choice, wherever it is written; None for nothing.
 
     After deltas (``has_spoken``) a message repeats them.
     """

@@ -88,7 +88,7 @@ class EventTranslator(ChatTranslator):
         )
 
     def _failed(self, event: Event, chunk: dict[str, Any], choices: Any) -> Piece | None:
-        """What an event says that is no chunk of an answer, or the failure of one."""
+        """Returns the failure that an event reports, if it is no chunk of an answer."""
         is_chunk = isinstance(choices, list)
         if chunk.get("error") or event.event == "error" or (not is_chunk and is_failure(chunk)):
             known = self._add(chunk.get("usage"))
@@ -192,7 +192,7 @@ class EventTranslator(ChatTranslator):
         return size, finished, is_plain
 
     def _repeats_its_role(self, choice: dict[str, Any], delta: dict[str, Any]) -> bool:
-        """Whether a role was said before, as some servers do in each delta; SDKs put the texts of all together."""
+        """Returns whether a role was said before. Some servers repeat it in each delta; SDKs concatenate them."""
         index = choice.get("index") or 0
         if index in self._spoken:
             del delta["role"]

@@ -1,4 +1,4 @@
-"""What of a conversation goes to a server of OpenAI's dialect.
+"""Conversations as requests to a server of OpenAI's dialect.
 
 Thoughts and signatures go back as the server wrote them, because some refuse the second turn of a call of tools without
 them. Others refuse them: OpenAI, which writes none, and Mistral, whose callers get them in another form than it wrote.
@@ -23,7 +23,7 @@ _THOUGHTS = frozenset({
 
 
 def takes_thoughts(base_url: str) -> bool:
-    """Whether the server at an address takes back what a model thought."""
+    """Returns whether the server at an address takes back what a model thought."""
     return not (urlsplit(base_url).hostname or "").endswith(_REFUSING)
 
 
@@ -42,7 +42,7 @@ def outgoing_members(members: Members, *, target: Target) -> Members:
 
 
 def wants_objects(base_url: str) -> bool:
-    """Whether the server at an address refuses unions at the root of a tool's schema."""
+    """Returns whether the server at an address refuses unions at the root of a tool's schema."""
     return (urlsplit(base_url).hostname or "").endswith(_OPENAIS)
 
 

@@ -194,7 +194,7 @@ class ResponseTranslator(Translator):
 
 @lru_cache(maxsize=256)
 def _passes(kind: str) -> bool:
-    """Whether events of this kind reach callers. Raises ``ValueError`` for what is no name."""
+    """Returns whether events of this kind reach callers. Raises ``ValueError`` for what is no name."""
     if not kind.isprintable():
         raise ValueError
     return kind in _KINDS or _THING.fullmatch(kind) is not None

@@ -141,7 +141,7 @@ class Took:
         self._began = monotonic()
 
     def is_all(self, beyond: timedelta) -> bool:
-        """Whether nothing else is in a while."""
+        """Returns whether nothing else is in a while."""
         return timedelta(0) <= beyond <= timedelta(seconds=monotonic() - self._began)
 
 

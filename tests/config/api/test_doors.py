@@ -31,7 +31,7 @@ KINDS = ("access token", "refresh token", "personal key", "publish secret", "con
 
 
 def opens(kind: str, address: str) -> bool:
-    """Whether a credential is good for an address of the API."""
+    """Returns whether a credential is good for an address of the API."""
     if address == PUBLISH:
         return kind == "publish secret"
     return kind == "access token" or (kind == "personal key" and address.startswith(CALLS))

@@ -34,7 +34,7 @@ def counted(cache: CounterCache, key: str) -> int:
 
 
 def counts_together(cache: CounterCache, key: str) -> bool:
-    """Whether a count reaches the servers."""
+    """Returns whether a count reaches the servers."""
     clear_degraded()
     counted(cache, key)
     return not is_degraded()

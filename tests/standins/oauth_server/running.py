@@ -118,7 +118,7 @@ class OAuthServer:
             time.sleep(0.01)
 
     def is_live(self, access_token: str) -> bool:
-        """Whether the server itself says that an access token is good."""
+        """Returns whether the server itself says that an access token is good."""
         answer = self._post("/o/introspect/", {"token": access_token})
         return bool(answer.json()["active"])
 

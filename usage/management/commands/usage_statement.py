@@ -90,7 +90,7 @@ def _numbers(line: Line) -> list[str]:
 
 
 def _most(attempts: Line) -> str:
-    """What a provider may bill for abandoned attempts."""
+    """Returns the most that a provider may bill for abandoned attempts."""
     if attempts.unpriced == attempts.calls:
         return "of an unknown cost"
     unknown = f", and {attempts.unpriced:,} of an unknown cost" if attempts.unpriced else ""

@@ -32,7 +32,7 @@ class CounterCache(BaseCache):
         self._redis = _redis(location) if location else None
 
     def answers(self) -> bool | None:
-        """Whether Redis counts; ``None`` where none is configured."""
+        """Returns whether Redis counts; ``None`` where none is configured."""
         return self._redis.answers(self.make_key(PROBE)) if self._redis else None
 
     def add(
@@ -132,7 +132,7 @@ def clear_degraded() -> None:
 
 
 def is_degraded() -> bool:
-    """Whether this thread has counted in this process because Redis was away."""
+    """Returns whether this thread has counted in this process because Redis was away."""
     return _thread.degraded
 
 

@@ -57,7 +57,7 @@ class AddressLimitMiddleware:
 
 
 class Window(NamedTuple):
-    """What is left of a limit, and the seconds until it begins anew."""
+    """The rest of a limit, and the seconds until it resets."""
 
     limit: int
     left: int
@@ -80,7 +80,7 @@ def count(name: KeyedLimit, *, key: str, now: datetime, times: int = 1) -> Windo
 
 
 def peek(name: KeyedLimit, *, key: str, now: datetime) -> Window:
-    """What :func:`count` would return or raise; spends nothing."""
+    """Returns or raises as :func:`count` would, without counting."""
     return _spend(name, key, allowance(name), now=now, is_dry=True)
 
 

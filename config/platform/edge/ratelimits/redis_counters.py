@@ -117,7 +117,7 @@ class RedisCounters(Batches[_Count]):
         self.call(lambda client: [client.delete(key) for key in client.scan_iter(pattern, 1000)])
 
     def answers(self, key: str) -> bool:
-        """Whether Redis counts now, however long it has been away. ``key`` is for this alone.
+        """Returns whether Redis counts now, however long it has been away. ``key`` is for this alone.
 
         One that is full, a replica or forbidden to its user reads well and counts nothing.
         """
