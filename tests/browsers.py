@@ -1,4 +1,4 @@
-"""What a browser has against a page."""
+"""Complaints of a browser about a page."""
 
 from playwright.sync_api import ConsoleMessage, Page
 

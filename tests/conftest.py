@@ -1,4 +1,4 @@
-"""What tests share: people of a client, tokens of their own, and a clock that is theirs."""
+"""Shared fixtures: people of a client, their tokens, and a clock of the test's own."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -132,7 +132,7 @@ def _tables_are_emptied_by_delete() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _a_busy_machine_is_no_lost_server() -> Iterator[None]:
-    """Who is asked in this process has time to answer; tests of servers that hang give them less."""
+    """Gives servers in this process time to answer; tests of servers that hang give them less."""
     with pytest.MonkeyPatch.context() as patch:
         for name in servers.TIMEOUTS:
             patch.setitem(servers.TIMEOUTS, name, 60.0)

@@ -57,7 +57,7 @@ def containers(manifest: Manifest) -> list[Manifest]:
 
 
 def variables(file: Path) -> dict[str, str]:
-    """Of a file of ``NAME=value`` lines."""
+    """Reads the variables of a file of ``NAME=value`` lines."""
     lines = file.read_text().splitlines()
     return dict(line.split("=", 1) for line in lines if line and line[0] != "#")
 

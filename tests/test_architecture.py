@@ -1,4 +1,4 @@
-"""What import contracts cannot see: foreign keys, reverse accessors, names of rooms, signals, imports
+"""Architecture beyond import contracts: foreign keys, reverse accessors, names of rooms, signals, imports
 in functions, and whose view sets these are."""
 
 import ast

@@ -73,7 +73,7 @@ def literals(value: ast.expr | None, constants: dict[str, ast.expr]) -> list[str
 
 
 def constants_of(tree: ast.Module) -> dict[str, ast.expr]:
-    """What the names of a module stand for; several may be named in one line."""
+    """Returns the values of a module's names; several may be named in one line."""
     found: dict[str, ast.expr] = {}
     for node in tree.body:
         if not isinstance(node, ast.Assign):

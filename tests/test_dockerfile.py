@@ -60,7 +60,7 @@ def context() -> Iterator[str]:
 
 
 def arguments(instruction: str) -> str:
-    """Of the last instruction of that name."""
+    """Returns the arguments of the last instruction of that name."""
     found: list[str] = [rest for name, rest in INSTRUCTIONS if name == instruction]
     return found[-1].strip()
 
@@ -80,7 +80,7 @@ def services() -> dict[str, dict[str, Any]]:
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
-    """What the image would have as its working folder."""
+    """Builds the working folder of the image."""
     for path in context():
         target = tmp_path / "image" / path
         target.parent.mkdir(parents=True, exist_ok=True)

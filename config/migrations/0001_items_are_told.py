@@ -1,4 +1,4 @@
-"""What is told to the operators' channel is kept until it is over."""
+"""Adds the items told to the operators' channel, kept until they are over."""
 
 from django.db import migrations, models
 

@@ -1,4 +1,4 @@
-"""How passwords are hashed."""
+"""Hashing of passwords."""
 
 from typing import Any
 from unittest.mock import patch

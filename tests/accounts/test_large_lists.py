@@ -1,4 +1,4 @@
-"""What operators look for in lists of rows by the million is found by an index, and is what they meant."""
+"""Searches of lists of rows by the million use an index and find the right rows."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -148,7 +148,7 @@ def test_no_list_can_be_sorted_by_what_has_no_index(console: Browser, people: li
 def test_every_list_filter_and_search_has_an_index_to_go_by(
     console: Browser, people: list[User], name: str
 ) -> None:
-    """Where reading a whole table is ruled out, the planner reads it all the same if nothing else leads to the rows."""
+    """With whole-table reads disabled, the planner reads a table only where no index leads to the rows."""
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
     listed = console.get(address(name)).context["cl"]

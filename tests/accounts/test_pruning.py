@@ -1,4 +1,4 @@
-"""What is removed in time, and what must stay."""
+"""Rows that are removed in time, and rows that must stay."""
 
 import threading
 from collections.abc import Iterator

@@ -146,7 +146,7 @@ class Life(RuleBasedStateMachine):
         return self._presented(token, key, device)
 
     def _presented(self, token: Held, key: str | None, device: str) -> Held:
-        """What it was exchanged for, or itself where it was refused."""
+        """Returns the successor of a token, or the token itself where it was refused."""
         if token.is_live(self.now):
             fresh = self._given(token.chain, self._rotate(token, key, device))
             token.replaced, token.successor, token.asked = self.now, fresh, (key, device)
@@ -344,7 +344,7 @@ class Life(RuleBasedStateMachine):
         return next((each for each in reversed([*self._all()]) if each.is_live(self.now)), None)
 
     def _lost(self) -> Held | None:
-        """What a shell would repeat that has not heard of the successor, however late it wakes."""
+        """Returns the tokens that a shell would repeat without having seen the successor, however late."""
         for each in reversed([*self._all()]):
             unused = each.successor is not None and each.successor.replaced is None
             if unused and each.asked[0] is not None and each.chain.ended is None:

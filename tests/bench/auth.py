@@ -175,7 +175,7 @@ def _login_lines(stage: Stage, ours: Served, stock: Stock, rounds: int) -> list[
 def _logins(
     stage: Stage, served: Served, bodies: Sequence[str], *, seconds: float = SECONDS
 ) -> Load:
-    """Who is told to come back later, as a machine that is busy otherwise tells some, has not signed in."""
+    """Counts sign-ins. A busy machine tells some callers to come back later; these have not signed in."""
     load = stage.load(
         served,
         LOGIN,

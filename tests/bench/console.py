@@ -35,7 +35,7 @@ class Console:
         }
 
     def ms(self, page: str) -> float:
-        """How long a page takes to come, whole."""
+        """Measures a whole page, in milliseconds."""
         address = page.format(**self._words)
         began = time.perf_counter()
         answer = self._browser.get(address)

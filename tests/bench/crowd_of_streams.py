@@ -51,7 +51,7 @@ class Crowd:
 
 @dataclass(kw_only=True)
 class Seen:
-    """What became of a crowd. Milliseconds; ``seconds`` from the first beginning to the last end.
+    """The outcomes of a crowd. Milliseconds; ``seconds`` from the first beginning to the last end.
 
     ``end`` is the wait from the last text of a stream to its end; ``unanswered`` counts refusals without
     ``Retry-After``.
@@ -228,7 +228,7 @@ def _request(crowd: Crowd, token: str) -> bytes:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """What this share of the values is below, in milliseconds; they are in seconds."""
+    """Returns the value below which this share of the values lies, in milliseconds; they are in seconds."""
     if not values:
         return 0.0
     return sorted(values)[min(len(values) - 1, int(share * len(values)))] * 1000

@@ -1,4 +1,4 @@
-"""What a part of the bench says: lines of figures, one a round, and what becomes of them."""
+"""Figures of a part of the bench: one line a round, and the judgement of them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Line:
 
     @property
     def judged(self) -> list[float]:
-        """What the bounds are for."""
+        """Returns the figures that the bounds apply to."""
         ratios = self.ratios
         return self.ours if ratios is None else ratios
 
@@ -88,7 +88,7 @@ class Line:
 
 
 def in_turns(ways: Mapping[K, Callable[[], T]], *, rounds: int) -> dict[K, list[T]]:
-    """What each way gave in each round; who goes first alternates, so that a machine that warms up favours nobody."""
+    """Measures each way in each round, in alternating order, so that a machine that warms up favours none."""
     measured: dict[K, list[T]] = {name: [] for name in ways}
     for number in range(rounds):
         for name in list(ways) if number % 2 == 0 else reversed(ways):

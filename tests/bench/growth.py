@@ -1,4 +1,4 @@
-"""How much slower things are at ten million rows than at ten thousand, on one server, taking turns.
+"""Slowdown from ten thousand to ten million rows, on one server, taking turns.
 
 ``ROWS=1000000`` makes the large database smaller. Every hot statement's plan at both sizes is written beside the
 report; nights remove as much at both sizes, and what they look at is counted; the console's lists by themselves.

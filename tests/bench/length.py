@@ -1,4 +1,4 @@
-"""How long the bench measures: as long as figures need, or with ``--short`` just so that every part has run once."""
+"""The length of the bench: as long as figures need, or with ``--short`` just one run of every part."""
 
 import os
 from typing import TypeVar

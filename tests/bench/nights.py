@@ -85,7 +85,7 @@ class Night:
     is_bounded: bool = True
 
     def taken(self, database: Database) -> Taken:
-        """What the rule takes, on rows that are made for it."""
+        """Measures the rule on rows that are made for it."""
         with database.rows():
             if self.ageing:
                 with connection.cursor() as cursor:
@@ -100,7 +100,7 @@ class Night:
         return Taken(seconds, pages)
 
     def _pages(self) -> int:
-        """How many it looks at, checks at the end of a transaction included; then it is taken back."""
+        """Counts the pages read, checks at the end of a transaction included; then rolls back."""
         before = _looked_at()
         with transaction.atomic():
             self.work(datetime.now(UTC))

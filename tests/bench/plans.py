@@ -125,7 +125,7 @@ def _plan(statement: str, params: Any, *, is_prepared: bool) -> str:
 def _prepared(
     cursor: psycopg.ClientCursor[Any], statement: str, params: Any
 ) -> tuple[str, Sequence[Any]]:
-    """What executes it once it is prepared and has been planned as often as its first few times."""
+    """Returns a function that executes the statement, prepared and planned as often as its first few times."""
     text, values = _numbered(statement, params)
     cursor.execute(f"PREPARE explained AS {text}")
     given = f" ({', '.join(['%s'] * len(values))})" if values else ""

@@ -1,4 +1,4 @@
-"""What processes use: seconds of CPU and memory, as the kernel counts them."""
+"""Resources of processes: seconds of CPU and memory, as the kernel counts them."""
 
 import os
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What long looks at a ledger of a million records do to those who call, on the primary and on a read replica.
+"""Effects of long queries of a million records on callers, on the primary and on a read replica.
 
 A look is a report over the whole ledger and then all of it as text, one after the other without a pause. Primary and
 replica share the machine's cores, so once more they are held to a core each, as if they were hosts: on the first the

@@ -59,7 +59,7 @@ def markdown(lines: Sequence[Line], circumstances: Circumstances) -> Iterator[st
 
 
 def circumstances(*, rounds: int, seconds: float, load_before: float) -> Circumstances:
-    """Of this machine and moment."""
+    """Returns the circumstances: this machine and moment."""
     return Circumstances(
         rounds=rounds,
         seconds=seconds,

@@ -1,4 +1,4 @@
-"""What a second worker adds: as many callers to each of two as to one, all else as it is.
+"""Gain of a second worker: as many callers to each of two as to one, all else equal.
 
 Where there are as many cores as workers, what stands beside them (PostgreSQL, the provider, the load itself) takes
 from the second worker what it leaves free beside the first. So the goal is measured with each worker held to a share

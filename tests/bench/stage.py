@@ -1,4 +1,4 @@
-"""What every part of the bench stands on: servers, services to measure, references, people, and load.
+"""The stage of every part of the bench: servers, services, references, people, and load.
 
 Everything started here ends with the bench. All services of a stage share one database, one provider, one cache and
 one ``BASE_URL``, so that a caller's token is good for each of them.
@@ -76,7 +76,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What callers saw (milliseconds), and what a request cost: CPU milliseconds of each kind of process."""
+    """The latencies of callers (milliseconds), and CPU milliseconds a request of each kind of process."""
 
     requests: int
     rps: float
@@ -250,7 +250,7 @@ def others(part: str, who: str, thing: str, loads: Sequence[Load]) -> list[Line]
 
 
 def _redis_pid() -> int | None:
-    """Of the cache, if there is one and it runs here."""
+    """Returns the process id of the cache, if there is one and it runs here."""
     if not settings.CACHE_URL:
         return None
     with redis.Redis.from_url(settings.CACHE_URL) as client:

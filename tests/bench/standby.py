@@ -35,7 +35,7 @@ class Standby:
     server: Postgres
 
     def url(self, primary: str) -> str:
-        """Where it has the database of this address of the primary's."""
+        """Returns the standby's address of this database of the primary."""
         return self.server.url_of(primary.rpartition("/")[2])
 
     def tell_primary(self, needed: bool) -> None:
@@ -60,7 +60,7 @@ class Standby:
 
 @dataclass(kw_only=True)
 class Lag:
-    """How far behind it was each time somebody looked: milliseconds, and bytes that it had still to replay."""
+    """The lag at each look: milliseconds, and bytes still to replay."""
 
     ms: list[float] = field(default_factory=list)
     bytes: list[float] = field(default_factory=list)
@@ -86,7 +86,7 @@ def standby(folder: Path, primary: str) -> Iterator[Standby]:
 
 @contextmanager
 def lagging(primary: str) -> Iterator[Lag]:
-    """What the primary knows of its one standby, again and again for as long."""
+    """Samples the primary's view of its one standby for as long."""
     lag, over = Lag(), Event()
 
     def watch() -> None:

@@ -48,7 +48,7 @@ def measure(stage: Stage, *, rounds: int) -> list[Line]:
 
 
 def _written(stage: Stage, tokens: Sequence[str]) -> Line:
-    """What the service writes while it is asked for nothing else."""
+    """Measures the writes of an otherwise idle service."""
     with stage.service() as ours:
         _load(stage, ours, tokens, callers=16, seconds=1)
         before = _rows_written(stage)

@@ -141,7 +141,7 @@ def _run(stage: Stage, served: Served, tokens: Sequence[str], *, streams: int) -
 def streamed(
     served: Served, tokens: Sequence[str], *, streams: int, path: str = "/v1/llm/stream"
 ) -> Seen:
-    """What became of so many streams, read by a process of their own."""
+    """Reads so many streams in a process of their own, and returns their outcomes."""
     crowd = Crowd(
         host=HOST,
         port=served.port,

@@ -1,4 +1,4 @@
-"""How fast batches of telemetry are taken in, against a raw ``COPY`` of the same rows.
+"""Intake of telemetry batches, against a raw ``COPY`` of the same rows.
 
 Each round sends new events, 500 a batch, over HTTP, and copies the same number of rows of the same shape into the
 same table with all its indexes; the two take turns at going first. Both speak over as many connections at once.

@@ -1,4 +1,4 @@
-"""What the bench is asked for on its command line."""
+"""Command line of the bench."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""What the bench holds to a share of a core keeps to it."""
+"""Processes that the bench holds to a share of a core keep to it."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def busy() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def share_of(pid: int) -> float:
-    """Of a core, in a second."""
+    """Measures the share of a core that a process uses in a second."""
     began, before = time.monotonic(), cpu_seconds([pid])
     time.sleep(1)
     return (cpu_seconds([pid]) - before) / (time.monotonic() - began)

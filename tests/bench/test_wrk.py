@@ -1,4 +1,4 @@
-"""What wrk prints becomes figures."""
+"""Output of wrk becomes figures."""
 
 import pytest
 

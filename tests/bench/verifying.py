@@ -1,4 +1,4 @@
-"""What argon2id alone allows: processes that verify one password over and over, and nothing else.
+"""Limit of argon2id alone: processes that verify one password over and over.
 
 ``python -m tests.bench.verifying SECONDS`` is one of them: ready, it prints a line, waits for one, and prints how many
 a second it verified.

@@ -14,7 +14,7 @@ MARK = "figures: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What callers saw. Milliseconds; ``failed`` counts what never came and statuses of 400 and above."""
+    """The results of callers. Milliseconds; ``failed`` counts missing answers and statuses of 400 and above."""
 
     requests: int
     rps: float

@@ -1,1 +1,1 @@
-"""What `make test`, `make test-full` and `make test-wire` run, beside servers of ``python -m tests.tools with``."""
+"""Checks of `make test`, `make test-full` and `make test-wire`, beside servers of ``python -m tests.tools with``."""

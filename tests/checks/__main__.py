@@ -180,7 +180,7 @@ def _passes(name: str, command: list[str], environ: Mapping[str, str], *, has_re
 
 
 def _ending(process: subprocess.Popen[bytes]) -> str:
-    """What to add to the name of a part that has not passed; a part that hangs is ended."""
+    """Returns the addition to the name of a part that has not passed; ends one that hangs."""
     try:
         return ": FAILED" if process.wait(LONGEST_SECONDS) else ""
     except subprocess.TimeoutExpired:

@@ -31,7 +31,7 @@ NAMES = [job.name for job in JOBS]
 
 
 def ended() -> Counter[str]:
-    """How often each job of the night has ended."""
+    """Counts the ended runs of each job of the night."""
     return Counter(
         AuditEvent.objects.filter(action__in=nightly.ENDED).values_list("target", flat=True)
     )

@@ -59,7 +59,7 @@ def everything() -> Rows:
 
 
 def events_beside_its_own(before: Rows, after: Rows) -> int:
-    """How many events came or went, but for the one that every run leaves."""
+    """Counts the events that came or went, but for the one that every run leaves."""
     table = "accounts_auditevent"
     return len(set(after[table]) ^ set(before[table])) - 1
 
@@ -169,7 +169,7 @@ def test_one_that_fails_stops_none_of_the_others(monkeypatch) -> None:
 
 
 def lines_of_a_night() -> tuple[list[str], int]:
-    """What ``manage.py nightly`` says, and its exit code."""
+    """Returns the output of ``manage.py nightly``, and its exit code."""
     out, code = StringIO(), 0
     try:
         call_command("nightly", stdout=out)

@@ -223,7 +223,7 @@ def test_the_end_of_a_job_that_could_not_be_written_down_is_written_again(
 
 @dataclass(frozen=True)
 class Near:
-    """What a cable leads to."""
+    """The near end of a cable."""
 
     url: str
 

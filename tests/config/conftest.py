@@ -7,7 +7,7 @@ from tests.config.written import Written, service_handler
 
 @pytest.fixture
 def written() -> Iterator[Written]:
-    """What is logged from here on."""
+    """Collects the log from here on."""
     handler, written = service_handler(), Written()
     before = handler.setStream(written)
     yield written

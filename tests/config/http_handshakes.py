@@ -54,7 +54,7 @@ def _post(url: str, seconds: float) -> str:
 
 
 def _outcome(ask: Callable[[str, float], str], url: str, seconds: float) -> Any:
-    """What came of it, and whether in good time."""
+    """Returns the outcome, and whether it came in time."""
     began = time.monotonic()
     try:
         said = ask(url, seconds)
@@ -90,7 +90,7 @@ def _told(folder: Path) -> dict[str, Any]:
 
 
 def _proved(provider: Provider, bundle: Path) -> dict[str, Any]:
-    """What each is told by a server whose authority is trusted, and is not."""
+    """Returns the answers of a server whose authority is trusted, and of one whose is not."""
     ways = (_fetch, _post)
     told = {}
     for trust, file in {"trusted": bundle, "not trusted": None}.items():

@@ -1,4 +1,4 @@
-"""Which hosts are this machine, and which the public internet does not reach."""
+"""Hosts that are this machine, and hosts that the public internet does not reach."""
 
 import pytest
 

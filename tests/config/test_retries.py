@@ -1,4 +1,4 @@
-"""What is sent to a provider a second time, and what never is: over real sockets."""
+"""Requests that are sent to a provider again, and those that never are: over real sockets."""
 
 import socket
 import threading

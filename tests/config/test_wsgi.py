@@ -1,4 +1,4 @@
-"""What is loaded before the first request is served."""
+"""Modules loaded before the first request is served."""
 
 import subprocess
 import sys

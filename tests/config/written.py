@@ -1,4 +1,4 @@
-"""What the service writes to its log, taken from the handler and formatter of the settings."""
+"""The log of the service, taken from the handler and formatter of the settings."""
 
 import io
 import json

@@ -235,7 +235,7 @@ def _failed_job() -> int:
 
 
 def _secrets(people: list[User], pairs: list[Any]) -> list[str]:
-    """What no page may ever show."""
+    """Returns the secrets that no page may show."""
     found = [
         JOB_SECRET,
         CONNECTION_SECRET,

@@ -1,4 +1,4 @@
-"""What needs attention: every kind says whom it concerns, since when, and the action that answers it."""
+"""Items that need attention: every kind says whom it concerns, since when, and which action answers it."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta

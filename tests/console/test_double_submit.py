@@ -1,4 +1,4 @@
-"""What is sent twice from one page is done once, and ends where it ended the first time."""
+"""A form sent twice from one page acts once, and ends where the first did."""
 
 import re
 from datetime import datetime

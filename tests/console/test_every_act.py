@@ -114,7 +114,7 @@ SAID: dict[str, Callable[[Any], dict[str, Any]]] = {
 
 
 def arranged(world: World, by: Actor, now: datetime) -> None:
-    """What acts need that the world has none of."""
+    """Adds the rows that acts need and the world lacks."""
     waits = add_user(email="waits@acme.test", client=world.client, by=by, now=now)
     make_operator_of_a_client(waits)
     User.objects.create(email="free@shell.test", password=world.person.password)

@@ -1,4 +1,4 @@
-"""Why a person can or cannot call models, on their page, on its own and after a refusal."""
+"""Reasons why a person can or cannot call models, on their page, on its own and after a refusal."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""What stands around every page of the console: the sidebar, and errors in the same dress."""
+"""The frame of every page of the console: the sidebar, and errors in the same dress."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What is done to several and fails on the way: what was done stays done, and the operator is told."""
+"""Acts on several rows that fail on the way: the done part stays, and the operator is told."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What a list may be asked for by its address: what pages offer, and nothing that tells of what they never show."""
+"""Filters of lists by address: those that pages offer, and none on hidden columns."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What an operator does for somebody who cannot sign in."""
+"""Help for somebody who cannot sign in."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""What operators do to people: asked first, done by the rule, written down with who and from where."""
+"""Acts on people: confirmed first, done by the rule, and audited with actor and origin."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -28,7 +28,7 @@ def last_event(action: str) -> AuditEvent:
 
 
 def said(response: Any) -> str:
-    """What the page after a redirect tells."""
+    """Returns the message of the page after a redirect."""
     return " ".join(str(message) for message in response.context["messages"])
 
 

@@ -1,4 +1,4 @@
-"""What an operator sees who has only some rights: of each page the blocks whose rows they may look at."""
+"""Views of an operator with few rights: each page shows the blocks whose rows they may see."""
 
 import re
 from collections.abc import Callable, Iterable

@@ -81,7 +81,7 @@ def whole(half: Browser, operator: User, by: Actor, now: datetime) -> Browser:
 
 
 def code_of(user: User, *, later: int = 0) -> str:
-    """What the operator's app shows, now or some steps later."""
+    """Returns the code in the operator's app, now or some steps later."""
     codes = TOTP(Authenticator.objects.get(user=user).unseal("key"))
     codes.time = timezone.now().timestamp() + 30 * later
     return f"{codes.token():06}"

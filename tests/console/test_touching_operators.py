@@ -27,7 +27,7 @@ OF_OPERATORS = {"operator", "roles", "dismiss", "set_up_code", "reset_factor"}
 
 
 def column_of_person(model: Any) -> str | None:
-    """Where a model says whom its rows are about."""
+    """Returns the column by which a model refers to a person."""
     if model is User:
         return "pk"
     columns = (field for field in model._meta.get_fields() if isinstance(field, Field))
@@ -49,7 +49,7 @@ def acts() -> list[tuple[Any, Action]]:
 
 
 def rows(console: Any, act: Action, request: Any) -> list[Any]:
-    """Those that an act is offered for to whoever asks."""
+    """Returns the rows for which an act is offered."""
     every = console.model._default_manager.all()
     return [row for row in every if console.available(request, act, row)]
 

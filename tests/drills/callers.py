@@ -20,7 +20,7 @@ SHORT, LONGER = stand_in("tokens=9"), stand_in("tokens=20 delay=0.05")
 
 @dataclass
 class Account:
-    """What all of them were given so far."""
+    """The totals given to all callers so far."""
 
     done: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)

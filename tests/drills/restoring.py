@@ -1,4 +1,4 @@
-"""How long a database takes to be copied and restored: ``python -m tests.drills.restoring --rows N...``.
+"""Time to copy and restore a database: ``python -m tests.drills.restoring --rows N...``.
 
 Beside nothing else: needs six times the room of the database in the folder, which is emptied at the end. It is grown to
 so many rows in all, copied, grown by a tenth more, lost and restored, by the commands of docs/operating.md.

@@ -1,4 +1,4 @@
-"""What a whole database holds, told in a few numbers, and whether its sums agree with its rows."""
+"""Contents of a whole database in a few numbers, and a check that its sums agree with its rows."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -48,7 +48,7 @@ BY_HAND += " operator_grace_until = now() + interval '9 days', changed_at = now(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """What was seen around the moment, and the service on what was restored."""
+    """The observations around the moment, and the service on the restored database."""
 
     person: Person
     other: Person

@@ -177,7 +177,7 @@ class Upgrade:
         return [line for line in lines if '"level":"error"' in line]
 
     def use_all(self) -> None:
-        """What callers do not do without a pause: sign in, publish, open the console."""
+        """Does once what callers do with pauses only: sign in, publish, open the console."""
         shell = Shell(self.balancer.url)
         for _ in range(2):
             assert shell.login(self.demo["email"], self.demo["password"]).status_code == 200
@@ -320,7 +320,7 @@ def drill(stage: Upgrade, *, people: int, instances: int, restarts: int) -> None
 
 
 def losses(stage: Upgrade, events: int, audit: tuple[int, int]) -> dict[str, object]:
-    """What is not as it must be, by its name; empty if nothing was lost. Call it once nobody calls any more."""
+    """Returns the losses by name; empty if nothing was lost. Call it once nobody calls any more."""
     account, url = stage.account, stage.database.url
     with suppress(AssertionError):
         eventually(lambda: stage.one(WAITING) == 0 and is_counted(url), seconds=150)

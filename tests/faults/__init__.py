@@ -1,1 +1,1 @@
-"""What happens to callers, and to every sum, while something that the service needs is ill; see docs/faults.md."""
+"""Faults of what the service needs, and their effects on callers and on every sum; see docs/faults.md."""

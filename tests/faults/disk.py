@@ -14,7 +14,7 @@ BALLAST = "ballast"
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Path | None]:
-    """Where it is; None where none may be mounted."""
+    """Returns the folder of a small disk; None where none may be mounted."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=700", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:

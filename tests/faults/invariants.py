@@ -1,4 +1,4 @@
-"""What may never happen, whatever is ill: one row of a table for each."""
+"""Invariants that hold whatever fails: one row of a table for each."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ UNTYPED = {"internal_error", "a page", "without a code"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What was seen during a scenario. ``delay`` is by how long this machine itself was late at most."""
+    """The observations of a scenario. ``delay`` is the greatest delay of this machine itself."""
 
     seen: Sequence[Seen]
     sums: Sequence[str]
@@ -65,6 +65,6 @@ INVARIANTS: dict[str, Callable[[Watched], Iterator[str]]] = {
 
 
 def broken(watched: Watched) -> dict[str, list[str]]:
-    """What was broken, and by what: at most three examples each."""
+    """Returns the broken invariants, with at most three examples each."""
     found = {name: sorted(set(check(watched))) for name, check in INVARIANTS.items()}
     return {name: examples[:3] for name, examples in found.items() if examples}

@@ -90,11 +90,11 @@ class Web:
         self.is_through = False
 
     def told(self) -> str:
-        """How many kills there were, and whether there was time for the last step."""
+        """Reports the number of kills, and whether there was time for the last step."""
         return f"{self.kills} kills{'' if self.is_through else ' in the time there was'}"
 
     def at(self, step: int, act: Callable[[], requests.Response]) -> requests.Response | None:
-        """What it answers; None where it was killed, after which another worker is there."""
+        """Returns the answer; None where it was killed, after which another worker is there."""
         answer: requests.Response | None = None
         with self.trigger.at(step):
             try:

@@ -27,7 +27,7 @@ ENOUGH = 1
 
 @dataclass(kw_only=True)
 class Kind:
-    """What callers of one kind saw while something was ill, and the seconds after it until all was well."""
+    """The experience of one kind of callers during a fault, and the seconds of recovery after it."""
 
     name: str
     outcomes: dict[str, int]
@@ -57,7 +57,7 @@ class Outcome:
 
     @property
     def longest(self) -> float:
-        """Of kinds that may not wait for minutes."""
+        """Returns the longest wait of kinds that may not wait for minutes."""
         waits = (kind.longest for kind in self.kinds if kind.name not in PATIENT)
         return max(waits, default=0.0)
 

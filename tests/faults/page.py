@@ -1,4 +1,4 @@
-"""What the matrix says: a line each while it runs, all figures as JSON, and a short page."""
+"""Reports of the matrix: a line each while it runs, all figures as JSON, and a short page."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ def as_json(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 
 def from_json(kept: Sequence[dict[str, Any]]) -> list[Outcome]:
-    """What :func:`as_json` has made of the outcomes of an earlier run."""
+    """Reads the outcomes of an earlier run from :func:`as_json`."""
     return [
         Outcome(
             **{

@@ -113,7 +113,7 @@ class Stage:
         self.worker = None
 
     def keep_going(self) -> None:
-        """What a supervisor does: starts the database and the worker again, where they have ended."""
+        """Restarts the database and the worker where they have ended, as a supervisor does."""
         if self.postgres.child.ended is not None:
             self.postgres.start()
         if self.worker is not None and self.worker.ended is not None:
@@ -125,7 +125,7 @@ class Stage:
             server.execute(statement)
 
     def terminate_sessions(self) -> None:
-        """Those of the service."""
+        """Terminates the service's database sessions."""
         self.admin(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             f" WHERE datname = '{self.database.name}' AND pid <> pg_backend_pid()"

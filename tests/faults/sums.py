@@ -1,4 +1,4 @@
-"""What the database and the mail server hold, beside what callers were told: nothing lost, nothing doubled."""
+"""Sums of the database and the mail server, against the answers to callers: nothing lost, nothing doubled."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ OVER = ("succeeded", "failed", "cancelled", "aborted")
 
 @dataclass(frozen=True, kw_only=True)
 class Sums:
-    """Of the whole service at one moment."""
+    """The sums of the whole service at one moment."""
 
     tokens: int
     records: int
@@ -109,7 +109,7 @@ def faults_of(stage: Stage, traffic: Traffic) -> Iterator[str]:
 def ledger_faults(
     stage: Stage, kind: str, person: UUID, answered: Sequence[tuple[int, int]], begun: int
 ) -> list[str]:
-    """Of one person, whose calls are all to be settled."""
+    """Returns the faults of a person's ledger, whose calls are all to be settled."""
     with stage.database.rows():
         open_calls = UsageRecord.objects.filter(user_id=person, state=UsageRecord.State.OPEN)
         faults = [f"{kind}: {number} calls are open"] if (number := open_calls.count()) else []

@@ -56,7 +56,7 @@ class Seen:
 
 @dataclass
 class Told:
-    """What callers were told for good, by which sums are judged."""
+    """The final answers to callers, by which sums are judged."""
 
     # By person: input and output tokens of each call that was answered whole, and how many were begun.
     calls: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
@@ -205,7 +205,7 @@ class Traffic:
         return 200, GOOD
 
     def _telemetry(self) -> tuple[int, str]:
-        """What was not acknowledged is sent again with the next, as shells do."""
+        """Sends telemetry; what was not acknowledged goes with the next batch, as in shells."""
         # Long enough ago for a clock that is an hour away.
         now = (datetime.now(UTC) - timedelta(hours=2)).isoformat()
         new = [

@@ -52,7 +52,7 @@ def test_a_plan_is_changed_with_a_reason(console: Browser, plan: Plan) -> None:
 
 
 def shown_by(browser: Browser, address: str) -> dict[str, str]:
-    """What a page would send back by itself, what it showed included."""
+    """Returns the data that a page would send back unchanged."""
     page = browser.get(address).content.decode()
     fields = re.findall(r'<input [^>]*name="((?:initial-)?\w+)"(?: value="([^"]*)")?', page)
     return {name: value for name, value in fields if name != "csrfmiddlewaretoken"}

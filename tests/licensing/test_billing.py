@@ -1,4 +1,4 @@
-"""What billing says: taken over once a night, never moved by a later run, and never many suspensions at once."""
+"""Billing: taken over once a night, never moved by a later run, and never many suspensions at once."""
 
 import re
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def seen(licence: Licence) -> tuple[str, datetime | None]:
 
 
 def states() -> list[str]:
-    """What people see, in the order of clients' names."""
+    """Returns people's standings, in the order of clients' names."""
     return list(Licence.objects.order_by("client__name").values_list("status", flat=True))
 
 

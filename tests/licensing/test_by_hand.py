@@ -1,4 +1,4 @@
-"""What is changed by SQL leaves an event; what rules change leaves theirs alone, in this release and those before."""
+"""Changes by SQL leave an event; rules leave theirs alone, in this release and those before."""
 
 import re
 from contextlib import ExitStack

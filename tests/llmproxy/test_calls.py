@@ -353,7 +353,7 @@ class TestAdmission:
 
 
 class TestEnds:
-    """What every end charges stands in test_charge.py; here it is what the ledger then has."""
+    """The ledger after every end; test_charge.py covers the charges."""
 
     def test_the_providers_report_is_charged(self, call: Call) -> None:
         asking(call).report = TokenUsage(input=9, output=8, cached_input=7, reasoning=6)

@@ -1,4 +1,4 @@
-"""What a model call may hold, and what is passed on of it."""
+"""Contents of a model call, and the parts that are passed on."""
 
 import json
 from collections.abc import Callable

@@ -38,7 +38,7 @@ def reset(ends: Ends) -> None:
 
 
 def send_on_and_close(ends: Ends) -> None:
-    """What it has sent and nobody has read must not hide that it is gone."""
+    """Sends data that nobody reads and closes; the data must not hide the close."""
     ends.client.sendall(b"POST / HTTP/1.1\r\n")
     ends.client.close()
 

@@ -217,7 +217,7 @@ def test_a_failing_word_is_a_failure_on_every_surface(word: str, _from: str, sur
 
 
 def _pieces(translator: Translator, events: list[bytes]) -> list[Piece]:
-    """What events mean, up to a failure."""
+    """Yields the meanings of events, up to a failure."""
     found = []
     for given in EventParser().feed(b"".join(events)):
         found.append(translator.piece(given))

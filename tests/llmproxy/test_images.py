@@ -1,4 +1,4 @@
-"""What images cost in a prompt, by the published rules."""
+"""Token costs of images, by the published rules."""
 
 from base64 import b64encode
 from struct import pack

@@ -1,4 +1,4 @@
-"""What is kept of a caller's words for a call."""
+"""Labels kept of a caller's words for a call."""
 
 from typing import Any
 

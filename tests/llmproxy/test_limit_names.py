@@ -1,4 +1,4 @@
-"""What a provider calls the output limit: by its address, or as an operator says."""
+"""Names of the output limit at providers: by address, or as an operator says."""
 
 import json
 import time

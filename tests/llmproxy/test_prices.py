@@ -319,7 +319,7 @@ def test_an_operator_wins_over_a_command_of_the_same_moment(by: Actor) -> None:
 
 @pytest.mark.django_db
 class TestOffered:
-    """What the list of models tells of context and modalities, and where operators see that it comes from."""
+    """The context and modalities in the list of models, and their source for operators."""
 
     def page(self, console: Browser, model: LanguageModel) -> str:
         address = reverse("admin:llmproxy_languagemodel_change", args=[model.pk])

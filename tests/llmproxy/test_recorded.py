@@ -27,7 +27,7 @@ CACHED = TokenUsage(1032, 9, 1024, 0)
 
 @dataclass(kw_only=True)
 class Heard:
-    """What a caller makes of a stream, and what its bill is made of."""
+    """A caller's reading of a stream, and the figures of its bill."""
 
     text: str = ""
     thought: str = ""
@@ -78,7 +78,7 @@ HEARD = {
 
 
 def pieces(name: str, *, size: int, include_usage: bool) -> Iterator[Piece]:
-    """What each event means, up to the one after which nothing counts."""
+    """Yields the meaning of each event, up to the one after which nothing counts."""
     options = {"stream_options": {"include_usage": True}} if include_usage else {}
     asked = parse(
         {"messages": [{"role": "user", "content": "x"}], "stream": True, **options}, stream=None

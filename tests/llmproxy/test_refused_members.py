@@ -1,4 +1,4 @@
-"""What costs money outside tokens is refused on every surface, also where a provider's members are open."""
+"""Members that cost money outside tokens are refused on every surface, also with open provider members."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What an answer says of its sources counts towards no bound of its tokens (``sources.ndjson``).
+"""Sources in an answer count towards no bound of its tokens (``sources.ndjson``).
 
 ``of`` is the public report of a row (owner/repository#number). ``member`` is in each event, at the place that ``in``
 says, and is 10 KB long.

@@ -52,7 +52,7 @@ TRANSPORTS: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 
 
 class Read(NamedTuple):
-    """What a caller gets of a stream, and what the ledger and the relay learn from it."""
+    """The events of a stream, and the figures of the ledger and the relay."""
 
     body: bytes
     reported: TokenUsage | None

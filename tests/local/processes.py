@@ -1,4 +1,4 @@
-"""What the tests of processes share: waiting for something with a deadline, and knowing whether one lives."""
+"""Shared parts of process tests: waiting with a deadline, and checks that a process lives."""
 
 import time
 from collections.abc import Callable

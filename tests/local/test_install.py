@@ -69,7 +69,7 @@ def install(project: Path, wanted: str) -> subprocess.CompletedProcess[str]:
 
 
 def first_word(project: Path, wanted: str) -> str:
-    """What it says first; it is killed as soon as it has said it."""
+    """Returns its first line; kills it as soon as it has printed it."""
     with subprocess.Popen(
         command(wanted), cwd=project, stdout=subprocess.PIPE, text=True
     ) as process:

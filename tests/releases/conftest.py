@@ -107,7 +107,7 @@ class Pipeline:
         )
 
     def stored(self, channel: str = "stable") -> tuple[bytes, bytes]:
-        """What storage has of a channel: manifest and signature."""
+        """Returns a channel's manifest and signature in storage."""
         manifest = self.files / "shell" / channel / "latest.json"
         return manifest.read_bytes(), manifest.with_name("latest.json.minisig").read_bytes()
 

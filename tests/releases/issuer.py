@@ -47,7 +47,7 @@ class Issuer:
         return self.host.asked.count(KEYS)
 
     def claims(self, now: datetime, **other: Any) -> dict[str, Any]:
-        """Of a run that may publish; a claim that is None is left out."""
+        """Returns the claims of a run that may publish; a claim that is None is left out."""
         at = int(now.timestamp())
         claims = {
             "iss": self.url,

@@ -41,7 +41,7 @@ class Signer:
         )
 
     def manifest(self, body: bytes, at: int) -> str:
-        """What X-Manifest-Signature carries; `at` in seconds since 1970."""
+        """Returns the value of X-Manifest-Signature; `at` in seconds since 1970."""
         return encoded(self.sign(body, f"timestamp:{at}\tfile:latest.json\thashed"))
 
     def artifact(self, content: bytes, *, file: str, version: str, at: int = 1_700_000_000) -> str:

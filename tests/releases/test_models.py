@@ -1,4 +1,4 @@
-"""What the database holds releases to, whoever writes them."""
+"""Constraints of the database on releases, whoever writes them."""
 
 from typing import Any
 

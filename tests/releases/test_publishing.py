@@ -29,7 +29,7 @@ pytestmark = pytest.mark.django_db
 
 
 class Killed(BaseException):
-    """What no code of ours catches."""
+    """An exception that no code of ours catches."""
 
 
 def signature_of(release: Release) -> bytes:

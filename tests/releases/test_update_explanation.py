@@ -1,4 +1,4 @@
-"""Why a shell gets what it gets: the trace says what the update address does."""
+"""Explanations of updates: the trace agrees with the update address."""
 
 from datetime import timedelta
 

@@ -43,7 +43,7 @@ class Secrets:
         self.real.update(value for value in values if value)
 
     def found_in(self, text: str) -> set[str]:
-        """What of it stands in a text as it is, in base64 or in hexadecimal digits."""
+        """Returns the canaries in a text, as they are, in base64 or in hexadecimal digits."""
         return {each for each in (self.mark, *self.real) if _stands_in(each, text)}
 
 
@@ -164,7 +164,7 @@ class Routes:
                 yield Call(f"POST {page}", path, raw=form, headers=kind)
 
     def unreadable(self, access: str) -> Iterator[Call]:
-        """What is refused before any rule: bodies, lengths, kinds, methods, addresses, tokens."""
+        """Yields requests that are refused before any rule: bodies, lengths, kinds, methods, addresses, tokens."""
         word, good = self._secret.word("unreadable"), {"Authorization": f"Bearer {access}"}
         kinds = {"Content-Type": "text/plain", "Content-Encoding": word}
         for operation, described in self.described.items():
@@ -201,7 +201,7 @@ class Routes:
                     yield Call(operation, self.path(operation), body={member: value}, headers=good)
 
     def _members(self, described: dict[str, Any]) -> list[str]:
-        """What a body may have; nothing where there is none."""
+        """Returns the members that a body may have; nothing where there is none."""
         for content in described.get("requestBody", {}).get("content", {}).values():
             schema = content["schema"]
             if "$ref" in schema:

@@ -37,7 +37,7 @@ class Seeds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What all services here share: database, provider, folder, and the variables that say so."""
+    """The parts shared by all services: database, provider, folder, and their variables."""
 
     database: Database
     provider: Provider
@@ -92,7 +92,7 @@ def provider(ground: Ground) -> Provider:
 
 @pytest.fixture(scope="session")
 def demo(seeds: Seeds) -> dict[str, str]:
-    """Who can sign in to a seeded service; see `config/composition/operation/demo.py`."""
+    """Returns the people who can sign in to a seeded service; see `config/composition/operation/demo.py`."""
     demo: dict[str, str] = json.loads(seeds.demo.read_text())
     return demo
 

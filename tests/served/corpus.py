@@ -72,7 +72,7 @@ class Request:
 
 
 def sent(session: requests.Session, base_url: str, request: Request) -> dict[str, Any]:
-    """What of the answer is a promise."""
+    """Returns the part of the answer that is a promise."""
     given = {"data": request.raw} if request.raw is not None else {"json": request.body}
     prepared = session.prepare_request(
         requests.Request(request.method, f"{base_url}{request.path}", **given)

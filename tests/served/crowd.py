@@ -11,7 +11,7 @@ R = TypeVar("R")
 def all_at_once(
     count: int, act: Callable[[int], R], *, meanwhile: Callable[[], None] | None = None
 ) -> Sequence[R]:
-    """What each of ``count`` threads returned; ``meanwhile`` is called again and again until all have."""
+    """Returns the results of ``count`` threads; calls ``meanwhile`` again and again until all are there."""
     together = Barrier(count)
 
     def run(number: int) -> R:

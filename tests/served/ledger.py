@@ -35,7 +35,7 @@ def the_record(database: Database, person: Person, *, seconds: float = DEADLINE)
 
 
 def sums(user_id: UUID) -> dict[str, int]:
-    """What the records of a person come to; call it inside ``rows()``."""
+    """Returns the sums of a person's records; call it inside ``rows()``."""
     is_open = Q(state=UsageRecord.State.OPEN)
     totals: dict[str, Any] = UsageRecord.objects.filter(user_id=user_id).aggregate(
         input_used=Sum(Coalesce("capped_input", "input_tokens"), filter=~is_open, default=0),

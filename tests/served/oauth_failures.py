@@ -38,7 +38,7 @@ class FailingProvider:
             server.server_close()
 
     def settings(self) -> dict[str, Any]:
-        """What ``OAUTH_PROVIDERS`` says of it."""
+        """Returns the entry of ``OAUTH_PROVIDERS`` for it."""
         return {
             "client_id": "canaries",
             "client_secret": self._secret.word("client-secret"),

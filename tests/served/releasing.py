@@ -25,7 +25,7 @@ class ServedPipeline(Pipeline):
     channel: str = "stable"
 
     def environ(self) -> dict[str, str]:
-        """What a service needs to take this pipeline's releases."""
+        """Returns the variables of a service that takes this pipeline's releases."""
         return {
             "CDN_URL": self.cdn.url,
             "UPDATE_PUBLIC_KEY": base64.b64encode(self.signer.public).decode(),
@@ -55,12 +55,12 @@ class ServedPipeline(Pipeline):
         return requests.post(f"{self.url}{PUBLISH}?{query}", data=body, headers=headers, timeout=60)
 
     def offered(self, channel: str = "") -> requests.Response:
-        """What a shell is offered."""
+        """Returns the offer to a shell."""
         address = f"{self.url}/v1/updates/manifest?ch={channel or self.channel}&os=darwin"
         return requests.get(address, timeout=60)
 
     def rows(self, database: Database) -> dict[str, Any]:
-        """What the database has of releases, without the number of the last lease."""
+        """Returns the rows of releases, without the number of the last lease."""
         with database.rows():
             return {
                 "releases": list(ShellRelease.objects.values().order_by("pk")),
@@ -70,11 +70,11 @@ class ServedPipeline(Pipeline):
             }
 
     def objects(self) -> dict[str, tuple[bytes, int]]:
-        """What storage has, and when it was written."""
+        """Returns the objects in storage and the times of their writes."""
         found = sorted(each for each in self.files.rglob("*") if each.is_file())
         return {str(each): (each.read_bytes(), each.stat().st_mtime_ns) for each in found}
 
     def pair(self) -> tuple[bytes, bytes]:
-        """What storage has of the channel: manifest and signature."""
+        """Returns the channel's manifest and signature in storage."""
         manifest = self.files / pointer_path(self.channel)
         return manifest.read_bytes(), Path(f"{manifest}.minisig").read_bytes()

@@ -1,4 +1,4 @@
-"""What `schemathesis` is told beyond its own checks; see `schemathesis.toml`."""
+"""Hooks of `schemathesis` beyond its own checks; see `schemathesis.toml`."""
 
 from typing import Any
 

@@ -143,7 +143,7 @@ def is_worked_off(database: Database) -> bool:
 
 
 def manage(environ: Mapping[str, str], *arguments: str) -> str:
-    """What a management command printed; it must succeed."""
+    """Returns the output of a management command, which must succeed."""
     done = subprocess.run(
         [sys.executable, "manage.py", *arguments],
         cwd=ROOT,

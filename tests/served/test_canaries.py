@@ -94,7 +94,7 @@ class Scene:
         return "".join(text[: text.rfind("\n") + 1] for text in texts)
 
     def reports(self) -> list[str]:
-        """What has come so far; each is kept for the next who asks."""
+        """Returns the reports so far; each is kept for the next test."""
         found: list[bytes] = []
         try:
             while True:
@@ -333,7 +333,7 @@ def links(scene: Scene) -> None:
 
 
 def _tried(scene: Scene) -> int:
-    """How many jobs of mail have failed once."""
+    """Counts the jobs of mail that have failed once."""
     with scene.database.rows():
         return ProcrastinateJob.objects.filter(queue_name="mail", attempts__gt=0).count()
 

@@ -172,7 +172,7 @@ def published(ground: Ground) -> Iterator[Published]:
 
 @dataclass(slots=True)
 class Read:
-    """What somebody read, and when the reading began."""
+    """The result of a read, and the time at which it began."""
 
     began: float
     path: str
@@ -222,7 +222,7 @@ def test_no_reader_gets_the_old_release_after_the_purge(published: Published) ->
 
 
 def _over(history: list[tuple[float, bytes, bytes]], read: Read) -> list[bytes]:
-    """What nobody may get any more who begins to read then."""
+    """Returns the contents that no read from then on may get."""
     member = 2 if read.path.endswith(".minisig") else 1
     purged = [entry for entry in history if entry[0] < read.began]
     return [entry[member] for entry in purged[:-1]]

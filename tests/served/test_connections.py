@@ -179,7 +179,7 @@ def test_an_expired_token_is_renewed_with_a_refresh_token_that_rotates(
 
 
 def token_in_time(shell: Shell) -> requests.Response:
-    """Who waits for another's refresh for longer than five seconds is told to come again, and does."""
+    """A caller that waits for another's refresh for over five seconds is told to come again, and does."""
     while (answer := token(shell)).status_code == 503:
         pass
     return answer

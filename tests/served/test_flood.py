@@ -123,7 +123,7 @@ def flooding(service: Service, *arguments: str) -> Iterator[subprocess.Popen[str
 
 
 def told_by(flood: subprocess.Popen[str]) -> dict[str, Any]:
-    """What a flood was answered, once it is over."""
+    """Counts the answers to a flood, once it is over."""
     assert flood.stdout is not None
     told: dict[str, Any] = loads(flood.stdout.read())
     return told

@@ -1,4 +1,4 @@
-"""What requests leave for the garbage collector, whose searches stop every answer of their process."""
+"""Garbage of requests: the collector's searches stop every answer of their process."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -92,7 +92,7 @@ def test_a_suspension_ends_running_streams_too(
 
 
 def _assert_usage_is(spent: list[dict[str, int]], shell: Shell) -> None:
-    """What the service says was used is what the provider said."""
+    """Asserts that the service's usage is the provider's."""
     usage = shell.usage()
     assert usage["calls"] == len(spent)
     assert usage["input"]["used"] == sum(each["prompt_tokens"] for each in spent)

@@ -1,4 +1,4 @@
-"""What dies, and what is left of it: web workers that are killed, and a service that is told to stop."""
+"""Web workers that are killed, and a service that is told to stop."""
 
 import os
 import signal

@@ -122,7 +122,7 @@ class Stage:
         assert self.stored() in bodies
 
     def offered_to_shells(self) -> set[bytes]:
-        """What twenty shells are offered, each by its own id."""
+        """Returns the offers to twenty shells, each by its own id."""
         address = f"{self.service.url}/v1/updates/manifest?ch={CHANNEL}&os=darwin"
         asked = (requests.get(f"{address}&install_id=shell-{n}", timeout=30) for n in range(20))
         return {each.content for each in asked}

@@ -1,4 +1,4 @@
-"""What is charged, seen from outside on every surface: a provider counts what it makes, and reports what it likes."""
+"""Charges seen from outside on every surface: a provider counts its output, and reports as it likes."""
 
 import json
 import re

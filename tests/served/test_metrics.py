@@ -48,7 +48,7 @@ class Measured:
     worker_port: int
 
     def numbers(self, *, of_worker: bool = False) -> dict[tuple[str, frozenset[str]], float]:
-        """What a scrape tells now, by name and values of labels."""
+        """Returns the values of a scrape, by name and labels."""
         text = self.scrape(of_worker=of_worker)
         return {
             (sample.name, frozenset(sample.labels.values())): sample.value
@@ -164,7 +164,7 @@ def test_the_dashboard_is_made_of_members_that_grafana_knows() -> None:
 
 
 def lost(given: Any, read: Any, at: str = "") -> list[str]:
-    """What of a document is another or missing in one that was read from it."""
+    """Returns the differences of a document from the one it was read from."""
     if isinstance(given, dict) and isinstance(read, dict):
         return [
             each for name in given for each in lost(given[name], read.get(name), f"{at}.{name}")
@@ -245,7 +245,7 @@ def test_a_prometheus_wakes_somebody_by_faults_that_happen(
         )
 
         def misuse() -> None:
-            """What callers do to a provider that fails, a cap and a password."""
+            """Makes calls to a failing provider, beyond a cap and with a wrong password."""
             assert shell.complete(stand_in("fault=status:503")).status_code == 503
             assert spent.complete("Anything").status_code == 429
             for _ in range(5):

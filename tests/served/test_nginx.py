@@ -52,7 +52,7 @@ CONNECTIONS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """What callers see: an address of nginx's, and the service behind it."""
+    """The front for callers: an address of nginx's, and the service behind it."""
 
     service: Service
     port: int

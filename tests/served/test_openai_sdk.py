@@ -199,7 +199,7 @@ def test_the_asynchronous_one_gets_the_same(shell: Shell) -> None:
 
 
 class Place(BaseModel):
-    """What a model is asked to answer in."""
+    """The schema that a model is asked to answer in."""
 
     city: str
     inhabitants: int

@@ -94,7 +94,7 @@ class Pooler:
             self._child.stop()
 
     def count(self, what: str) -> int:
-        """How many ``SERVERS`` (connections to PostgreSQL) or ``CLIENTS`` of the database it has."""
+        """Counts the ``SERVERS`` (connections to PostgreSQL) or ``CLIENTS`` of the database."""
         with psycopg.connect(f"{self._server}/pgbouncer", autocommit=True) as console:
             shown = console.execute(f"SHOW {what}".encode())
             assert shown.description

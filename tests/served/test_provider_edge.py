@@ -1,4 +1,4 @@
-"""What leaves the service towards a provider and what comes back: where it goes, with which key, under whose word."""
+"""Requests to a provider and its answers: their destination, key and authority."""
 
 import ipaddress
 import json

@@ -47,7 +47,7 @@ def sdk_of(shell: Shell) -> openai.OpenAI:
 
 
 def final_of(sdk: openai.OpenAI, text: str) -> Any:
-    """What the SDK's own helper puts together."""
+    """Returns the result of the SDK's own helper."""
     with sdk.chat.completions.stream(
         model="stand-in-small",
         messages=[{"role": "user", "content": text}],

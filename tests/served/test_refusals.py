@@ -1,4 +1,4 @@
-"""What is refused before any view runs, byte for byte as it comes over the wire: a problem, unless it is no request."""
+"""Refusals before any view runs, byte for byte on the wire: a problem, unless it is no request."""
 
 import json
 import socket

@@ -253,7 +253,7 @@ def test_streams_that_have_not_begun_survive_the_death_of_a_provider(
 
 
 def _unread(port: int) -> int:
-    """How many connections to a port of this machine have something that nobody has read."""
+    """Counts the connections to a port of this machine with unread data."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     queues = [row[4] for row in rows if row[1].endswith(f":{port:04X}") and row[3] == ESTABLISHED]
     return sum(not each.endswith(":00000000") for each in queues)

@@ -1,4 +1,4 @@
-"""What people say and what they hold reaches no log and no row, whatever becomes of the request."""
+"""People's words and secrets reach no log and no row, whatever becomes of the request."""
 
 import json
 from datetime import UTC, datetime

@@ -26,13 +26,13 @@ HOUR = 3600.0
 
 
 def documented(name: str) -> dict[str, Any]:
-    """What a file of the docs defines."""
+    """Returns the definitions of a file of the docs."""
     return runpy.run_path(str(PYTHON / name))
 
 
 @pytest.fixture
 def licence(service: Service, shell: Shell, tmp_path: Path) -> Callable[..., str]:
-    """What the documented shell shows so many seconds after a first question failed; None: the last was answered."""
+    """Returns the documented shell's display so many seconds after a first failure; None: the last was answered."""
     service.manage("export_public_keys", "--output", str(tmp_path))
     shown = documented("licence.py")["shown"]
 

@@ -59,7 +59,7 @@ def assert_settled(database: Database, person: Person, **values: Any) -> UsageRe
 
 
 def counted(chunks: list[str]) -> int:
-    """What these chunks cost where nobody says: a token each, or one for every four bytes if that is more."""
+    """Returns the cost of these chunks without a report: a token each, or one for every four bytes if more."""
     text = text_of(chunks)
     deltas = sum(bool(text_of([chunk])) for chunk in chunks)
     return max(deltas, ceil(len(text.encode()) / 4))

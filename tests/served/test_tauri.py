@@ -37,7 +37,7 @@ CHANNEL = "tauri"
 
 @dataclass
 class Workshop:
-    """Where releases are made: keys as `tauri signer generate` writes them, and the files of a build."""
+    """The workshop of releases: keys as `tauri signer generate` writes them, and the files of a build."""
 
     folder: Path
 
@@ -46,7 +46,7 @@ class Workshop:
 
     @property
     def public(self) -> str:
-        """What an app's configuration has as its key, byte for byte."""
+        """Returns the key for an app's configuration, byte for byte."""
         return (self.folder / "update.key.pub").read_text()
 
     def sign(self, file: Path, *options: str) -> str:
@@ -197,7 +197,7 @@ def test_an_artifact_that_tauri_signed_without_its_version_is_refused(
 
 
 def steps_of_the_recipe() -> list[dict[str, Any]]:
-    """What the docs' jobs run to sign a release and to publish it; installing packages apart."""
+    """Returns the steps of the docs' jobs that sign and publish a release, without installing packages."""
     recipe = ROOT / "docs" / "examples" / "github" / "release.yaml"
     jobs = yaml.safe_load(recipe.read_text())["jobs"]
     steps = [step for job in ("sign", "publish") for step in jobs[job]["steps"]]

@@ -71,7 +71,7 @@ class Mortal:
 
 @dataclass
 class Acknowledged:
-    """What all shells have been told so far, and how often they were told nothing."""
+    """The acknowledgements to all shells so far, and the number of missing ones."""
 
     batches: Counter[int] = field(default_factory=Counter)
     unanswered: int = 0
@@ -139,7 +139,7 @@ def test_every_acknowledged_event_is_kept_once_whoever_dies(
 
 
 def _kill_meanwhile(mortal: Mortal, service: Service, told: Acknowledged) -> int:
-    """How often something was killed until the last batches are under way."""
+    """Kills processes until the last batches are under way, and returns how often."""
     ways = cycle([lambda: _kill_workers(service), mortal.kill, mortal.kill_a_session])
     for number in range(1, BATCHES // BETWEEN):
         eventually(lambda least=number * BETWEEN: len(told.batches) >= least, seconds=DEADLINE)
@@ -216,7 +216,7 @@ def _lives(pid: int) -> bool:
 
 
 def _title(pid: int) -> bytes:
-    """What a process says it is doing."""
+    """Returns the title of a process."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""How long access lives on after it was taken away: for the next call with its token, and for a running stream."""
+"""Time from the end of access to its effect: for the next call with a token, and for a running stream."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -57,7 +57,7 @@ class Holder:
             assert each.wait(PATIENCE)
 
     def _stream(self, running: Event) -> tuple[float, str]:
-        """When it ended, and with which code."""
+        """Returns the time and the code of its end."""
         with self.shell.stream(stand_in("tokens=100000 delay=0.2")) as stream:
             stream.next_event()
             running.set()
@@ -66,7 +66,7 @@ class Holder:
             return time.monotonic(), loads(last)["error"]["code"]
 
     def _call(self, running: Event) -> tuple[float, str]:
-        """When the last call began that was still answered, and how the next was refused."""
+        """Returns when the last answered call began, and how the next was refused."""
         answered = 0.0
         while True:
             began = time.monotonic()

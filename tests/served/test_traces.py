@@ -39,7 +39,7 @@ print(json.dumps(len(serving.around_requests + serving.around_jobs + client.arou
 
 @dataclass
 class Told:
-    """What was asked of a service, by the id of its trace, and what a collector was told of it all."""
+    """The requests to a service by trace id, and the spans that a collector received."""
 
     collector: Collector
     secret: Secrets

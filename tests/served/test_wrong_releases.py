@@ -43,7 +43,7 @@ class Bench:
 
     @property
     def now(self) -> datetime:
-        """Of each token, which is good for minutes."""
+        """Returns the time of each token, which is good for minutes."""
         return datetime.now(UTC)
 
     def document(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ Act = Callable[[Bench], requests.Response]
 
 @dataclass(frozen=True)
 class Case:
-    """What is done, and the cause that has to be named: pointers and codes, or a word of the sentence."""
+    """A mistake, and the cause that must be named: pointers and codes, or a word of the sentence."""
 
     name: str
     act: Act

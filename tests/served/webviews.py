@@ -52,7 +52,7 @@ def page_of_a_shell(folder: Path) -> Iterator[str]:
 
 
 def in_chromium(url: str) -> dict[str, Any]:
-    """What a page's calls came to."""
+    """Returns the results of a page's calls."""
     program = shutil.which("chromium")
     assert program, "Chromium is not installed"
     with sync_playwright() as playwright:

@@ -20,7 +20,7 @@ AWAY_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Soaked:
-    """What was seen; ``began`` is by the clock of ``seen``."""
+    """The observations of a soak; ``began`` is by the clock of ``seen``."""
 
     looks: Looks
     seen: list[Seen]

@@ -1,4 +1,4 @@
-"""What the processes of a service hold: memory, descriptors, connections of the database and greenlets."""
+"""Resources of a service's processes: memory, descriptors, database connections and greenlets."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What is called flat, by figures that are known."""
+"""Flatness of known figures."""
 
 from math import sin
 

@@ -45,7 +45,7 @@ class Provider:
         return last
 
     def work(self) -> dict[str, list[dict[str, Any]]]:
-        """What was made for each marked call that has ended, at each attempt: ``input``, ``output``, ``reported``."""
+        """Returns the work of each marked call that has ended, by attempt: ``input``, ``output``, ``reported``."""
         work: dict[str, list[dict[str, Any]]] = self._call("GET", "/__work")
         return work
 

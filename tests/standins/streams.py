@@ -132,7 +132,7 @@ def _event(data: Json, *, name: str = "") -> bytes:
 
 
 def heard_by_the_sdk(body: bytes) -> Json:
-    """What OpenAI's SDK makes of a stream."""
+    """Returns the reading of a stream by OpenAI's SDK."""
     answer = httpx.Response(200, content=body, headers={"Content-Type": "text/event-stream"})
     transport = httpx.MockTransport(lambda request: answer)
     with (

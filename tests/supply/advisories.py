@@ -79,7 +79,7 @@ def records(export: Path) -> Iterator[Record]:
 
 
 def findings(read: Iterable[Record], locked: Iterable[Pin]) -> list[Finding]:
-    """What is known against these packages: one finding for each package and weakness."""
+    """Returns the known weaknesses of these packages: one finding for each package and weakness."""
     by_name: dict[str, list[Pin]] = {}
     for pin in locked:
         by_name.setdefault(pin.name, []).append(pin)

@@ -95,7 +95,7 @@ def betas_left_out() -> list[str]:
 
 
 def unclassified() -> list[str]:
-    """What has neither a place in a schema nor a line that says why, and each line that is about nothing."""
+    """Returns members with neither a place in a schema nor a reason, and reasons about nothing."""
     listed = {surface: not_taken(surface) for surface in REQUESTS} | {"betas": betas_left_out()}
     told: list[str] = []
     for surface, places in listed.items():
@@ -122,7 +122,7 @@ def main() -> int:
 
 
 def _compare(seen: Seen) -> tuple[list[str], list[Seen]]:
-    """What is missing of a type, and its parts to be compared."""
+    """Returns the missing parts of a type, and its parts to be compared."""
     schemas = seen.schemas
     missing: list[str] = []
     within: list[Seen] = []

@@ -1,4 +1,4 @@
-"""What an event must be: every limit at its edge."""
+"""Limits of events: every one at its edge."""
 
 import json
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""What is never kept: canaries of every kind, and what must not be taken for one."""
+"""Scrubbing: canaries of every kind are removed, and look-alikes kept."""
 
 import time
 from collections.abc import Callable
@@ -172,7 +172,7 @@ def test_names_that_become_equal_are_numbered_at_once() -> None:
 
 
 def seconds_for(given: dict[str, Any]) -> float:
-    """Of the processor, the shortest of some."""
+    """Returns the processor seconds, the shortest of some."""
     took = []
     for _ in range(5):
         began = time.process_time()

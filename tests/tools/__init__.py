@@ -6,4 +6,4 @@ of its own. Nothing of this is used where the service's variables point at real 
 
 
 class Unready(Exception):
-    """What the person at the keyboard must change before this can start; the text is for them."""
+    """An obstacle that the person at the keyboard must remove before this can start; the text is for them."""

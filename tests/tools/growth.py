@@ -40,7 +40,7 @@ TOKENS_OF_A_SESSION = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How many rows of each kind to add. Of sessions there is one for every hundred tokens."""
+    """The number of rows of each kind to add. There is one session for every hundred tokens."""
 
     records: int
     tokens: int

@@ -1,4 +1,4 @@
-"""What is worth keeping between test runs, outside of the checkout: of this user, and to be removed at any time."""
+"""Files kept between test runs outside of the checkout: of this user, and safe to remove at any time."""
 
 import hashlib
 import os
@@ -49,7 +49,7 @@ def lay_out(server: Postgres, environ: Mapping[str, str]) -> None:
 
 
 def _digest() -> str:
-    """Of all that the databases are made of."""
+    """Returns a digest of everything that the databases are made of."""
     digest = hashlib.sha256(b"%d" % os.geteuid())
     for pattern in ("*/migrations/*.py", *MAKERS):
         for path in sorted(ROOT.glob(pattern)):

@@ -71,7 +71,7 @@ def hand_over(superuser: psycopg.Connection[Any], owner: str = NAME) -> None:
 
 
 def _step_down(address: str) -> None:
-    """Has the first role of the server be SUPERUSER from now on, and a new one have its name and its tables.
+    """Makes the first role of the server SUPERUSER, and gives its name and tables to a new one.
 
     Killed at any point, the next start goes on from there. Earlier versions find the addresses that they know.
     """

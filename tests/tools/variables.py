@@ -96,7 +96,7 @@ def new_secrets() -> dict[str, str]:
 
 
 def address(host: str, port: int) -> str:
-    """Where this machine opens what listens there."""
+    """Returns the address at which this machine opens what listens there."""
     return f"http://{reachable(host)}:{port}"
 
 

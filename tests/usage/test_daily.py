@@ -35,7 +35,7 @@ ENDS = ("done", "done", "client_gone", "provider_failed", "timeout", "crashed", 
 
 
 def ledger() -> dict[tuple[Any, ...], tuple[int, ...]]:
-    """What daily usage should say, row by row."""
+    """Returns the expected daily usage, row by row."""
     sums: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0] * len(DAILY_SUMS))
 
     def add(record: UsageRecord, provider: str, *numbers: int) -> None:
@@ -54,7 +54,7 @@ def ledger() -> dict[tuple[Any, ...], tuple[int, ...]]:
 
 
 def counted() -> dict[tuple[Any, ...], tuple[int, ...]]:
-    """What daily usage says; its totals say the same."""
+    """Returns daily usage, whose totals must agree."""
     size = len(DailyUsage.KEY)
     rows = list(DailyUsage.objects.values_list(*DailyUsage.KEY, *DAILY_SUMS))
     days, months = Counter[Any](), Counter[Any]()

@@ -1,4 +1,4 @@
-"""What the tables of usage keep out whoever writes to them, and how the ledger is read."""
+"""Constraints of the usage tables, whoever writes to them, and reads of the ledger."""
 
 import pytest
 from django.db import IntegrityError, connection, models, transaction

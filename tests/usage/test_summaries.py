@@ -1,4 +1,4 @@
-"""What a person is told of their month."""
+"""A person's view of their month."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -22,7 +22,7 @@ def device_fp(settings: Path) -> str:
 
 
 def devices(call: Call) -> list[dict[str, Any]]:
-    """Where the person is signed in, with ``device_fp`` and last use; ``current`` is this shell."""
+    """Lists the sessions of the person, with ``device_fp`` and last use; ``current`` is this shell."""
     sessions: list[dict[str, Any]] = call("GET", "/v1/auth/sessions").json()["sessions"]
     return sessions
 
@@ -33,7 +33,7 @@ def end(call: Call, session: dict[str, Any]) -> None:
 
 
 def change_password(call: Call, current: str, new: str) -> list[str]:
-    """What is wrong with the new password; nothing once it counts, and then everybody signs in again."""
+    """Returns the faults of the new password; none once it counts, and then everybody signs in again."""
     answer = call("POST", "/v1/auth/password/change", json={"current": current, "new": new})
     if answer.status_code == 400:
         return [fault["detail"] for fault in answer.json()["errors"]]
@@ -42,7 +42,7 @@ def change_password(call: Call, current: str, new: str) -> list[str]:
 
 
 def forgot_password(base_url: str, email: str) -> str:
-    """What to show, whether or not the service knows the email; the mailed link leads to a page of the service."""
+    """Returns a text to show, whether or not the service knows the email; the mailed link opens one of its pages."""
     body = {"email": email}
     requests.post(f"{base_url}/v1/auth/password/reset", json=body, timeout=30).raise_for_status()
     return "If we know this address, a mail with a link is on its way. The link is good for 30 minutes."

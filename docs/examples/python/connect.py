@@ -22,7 +22,7 @@ class AskThePerson(Exception):
 
 
 def connect(call: Call, provider: str, browse: Callable[[str], object] = webbrowser.open) -> None:
-    """Has the person agree in a browser."""
+    """Asks the person to agree in a browser."""
     with Callback(f"/oauth/{provider}/callback") as server:
         here = f"http://127.0.0.1:{server.server_port}{server.path}"
         begun = read(
@@ -54,7 +54,7 @@ def disconnect(call: Call, provider: str) -> None:
 
 
 def read(answer: requests.Response) -> dict[str, Any]:
-    """Of other refusals 429 and 503 mean later, after ``Retry-After``."""
+    """Reads the answer; 429 and 503 mean later, after ``Retry-After``."""
     answer.raise_for_status()
     body: dict[str, Any] = answer.json()
     return body

@@ -1,4 +1,4 @@
-"""When a shell asks for its licence again, and what it shows: also for 72 hours without the service.
+"""The licence of a shell: when to ask again and what to show, also for 72 hours without the service.
 
 Needs `pyjwt[crypto]`, and in the build the folder that `manage.py export_public_keys` wrote.
 """

@@ -51,7 +51,7 @@ class Party:
         self.heads: list[dict[str, str]] = []
 
     def provider(self, **members: Any) -> dict[str, Any]:
-        """What OAUTH_PROVIDERS says of it."""
+        """Returns its entry of OAUTH_PROVIDERS."""
         return {
             "client_id": "shell",
             "client_secret": "s3cret+/%",

@@ -50,7 +50,7 @@ def waiting(connection: Connection, user: User, by: Actor, now: datetime) -> Con
 
 
 def jobs() -> list[datetime | None]:
-    """When revocations are to be tried; the newest last."""
+    """Returns when revocations are due; the newest last."""
     queued = ProcrastinateJob.objects.filter(task_name="accounts.revoke_connection")
     return list(queued.order_by("id").values_list("scheduled_at", flat=True))
 
@@ -135,7 +135,7 @@ class TestHere:
 
 
 class Took:
-    """What the tries of a test may have taken so far."""
+    """The time that the tries of a test may have taken so far."""
 
     def __init__(self) -> None:
         self._began = monotonic()

@@ -1,4 +1,4 @@
-"""How a provider is asked: in time, in bounds, and as nobody but us."""
+"""Requests to a provider: in time, in bounds, and as nobody but us."""
 
 from collections.abc import Iterator
 from threading import Event

@@ -1,4 +1,4 @@
-"""What is said to a provider, and what its answers mean."""
+"""Messages to a provider, and the meanings of its answers."""
 
 import json
 from base64 import b64decode

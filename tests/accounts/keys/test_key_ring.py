@@ -1,4 +1,4 @@
-"""What a process knows of keys, from when on, and what it costs."""
+"""A process's knowledge of keys, from when on, and its cost."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""How signing keys come and go, and what builds take of them."""
+"""The life of signing keys, and the parts that builds take of them."""
 
 import json
 from datetime import datetime, timedelta
@@ -39,7 +39,7 @@ JOSE_COOLDOWN = timedelta(seconds=30)
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the command has waited, in seconds, without waiting it."""
+    """Records the waits of the command, in seconds, without waiting."""
     waits: list[float] = []
     monkeypatch.setattr(command, "sleep", waits.append)
     return waits

@@ -1,4 +1,4 @@
-"""What counts as an email, in the rule and everywhere that somebody is added or renamed."""
+"""The rule for emails, and every place where somebody is added or renamed."""
 
 from collections.abc import Callable
 from datetime import datetime

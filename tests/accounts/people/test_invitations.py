@@ -24,7 +24,7 @@ def ask(text: str, client: Client, by: Actor, now: datetime) -> Any:
 
 
 def queued() -> list[str]:
-    """Whom the worker is to send an invitation, by email."""
+    """Returns the emails that the worker is to send an invitation to."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT args->>'user_id' FROM procrastinate_jobs"

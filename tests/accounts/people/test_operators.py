@@ -1,4 +1,4 @@
-"""How operators are made and helped from a shell."""
+"""Operators made and helped from a shell."""
 
 from io import StringIO
 from typing import Any

@@ -111,7 +111,7 @@ def audited() -> int:
 
 @pytest.mark.django_db
 class TestABrokenMailServer:
-    """What a stranger can have done by it is bounded as it is by one that works."""
+    """A stranger can do no more through it than through one that works."""
 
     def ask(self, user: User, at: datetime, *, again: bool = False) -> bool:
         return send_reset(email=user.email, address=None, request_id="", again=again, now=at)

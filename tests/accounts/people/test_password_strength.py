@@ -1,4 +1,4 @@
-"""Which passwords may be set, and what is said of the others."""
+"""Passwords that may be set, and the refusals of others."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -28,7 +28,7 @@ ONE_WORD = "one word with digits or signs"
 
 
 def refusals(user: User, password: str, *, by: Actor, now: datetime) -> list[str]:
-    """What is said of a password; nothing of one that was set."""
+    """Returns the refusals of a password; none if it was set."""
     try:
         set_password(user_id=user.pk, password=password, by=by, now=now)
     except InvalidRequest as refusal:

@@ -1,4 +1,4 @@
-"""Who becomes an operator, with which roles, and who remains an owner: rules and the database, without a console."""
+"""Roles of operators and the last owner: rules and the database, without a console."""
 
 from collections.abc import Callable
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Which access tokens are believed, and what is said of the others."""
+"""Access tokens that are accepted, and the refusals of others."""
 
 import time
 from datetime import UTC, datetime, timedelta

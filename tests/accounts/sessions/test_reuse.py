@@ -38,7 +38,7 @@ def replay(token: str, at: datetime, device: Device = THIEF, key: str | None = N
 
 
 def evidence() -> list[dict[str, Any]]:
-    """Of all reuse, the oldest first."""
+    """Returns the evidence of all reuse, the oldest first."""
     events = AuditEvent.objects.filter(action="session:token_reused").order_by("id")
     return [event.after or {} for event in events]
 

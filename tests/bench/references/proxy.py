@@ -63,7 +63,7 @@ def _asked(request: HttpRequest, **more: bool) -> bytes:
 
 
 def whose(request: HttpRequest) -> str | None:
-    """Whom the token of a request names, if it is one of ours."""
+    """Returns the holder of a request's token, if it is one of ours."""
     scheme, _, token = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
     try:
         claims = jwt.decode(token, _key, algorithms=["RS256"], options={"verify_aud": False})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""How references are served: as the service is, but for what its processes do beside answering."""
+"""Serving of references: as the service, without its processes' background work."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What Django needs to know for a reference that has neither database nor apps; another one takes these and adds."""
+"""Settings for a reference with neither database nor apps; others take these and add."""
 
 import os
 

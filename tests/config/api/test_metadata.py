@@ -1,4 +1,4 @@
-"""What a call says of itself."""
+"""Metadata of a call."""
 
 import pytest
 from rest_framework.test import APIClient

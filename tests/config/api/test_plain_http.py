@@ -1,4 +1,4 @@
-"""What came in clear: refused below /v1/, sent again as it was elsewhere (rails/rails#23941)."""
+"""Requests in clear: refused below /v1/, redirected with their method elsewhere (rails/rails#23941)."""
 
 from ipaddress import ip_network
 

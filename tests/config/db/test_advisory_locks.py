@@ -1,4 +1,4 @@
-"""What is done by one at a time, on a real server."""
+"""Advisory locks on a real server."""
 
 import time
 

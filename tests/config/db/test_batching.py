@@ -32,7 +32,7 @@ BY_BOOK = itemgetter("book")
 
 @pytest.fixture(autouse=True)
 def _slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where time runs out in a test, it says so."""
+    """A test that needs a timeout sets it itself."""
     monkeypatch.setattr(batches, "WAIT_SECONDS", SECONDS)
     monkeypatch.setattr(batching, "AWAY_SECONDS", SECONDS)
 

@@ -39,7 +39,7 @@ def another() -> psycopg.Connection:
 
 
 def checked() -> str:
-    """What the check of a deployment prints, and "" where it finds nothing."""
+    """Returns the output of the check of a deployment, "" where it finds nothing."""
     out = StringIO()
     try:
         call_command("check", database=["default"], fail_level="WARNING", stdout=out, stderr=out)

@@ -1,4 +1,4 @@
-"""How a database that one role has owned and used is split, and what is said where it cannot be."""
+"""Split of a database that one role has owned and used, and refusals where it cannot be split."""
 
 import os
 import secrets

@@ -175,7 +175,7 @@ class TestServersThatNeverEnd:
 
 
 def what_ends(doing: Callable[[], None]) -> OSError | None:
-    """What it raises; None where it has not ended in time, or has not failed."""
+    """Returns the error raised; None where it has not ended in time, or has not failed."""
     raised: list[OSError] = []
 
     def do() -> None:

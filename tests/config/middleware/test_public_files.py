@@ -1,4 +1,4 @@
-"""Who gets the schema and static files compressed, and that nothing else is."""
+"""Compression of the schema and static files alone."""
 
 import gzip
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def _small_schema() -> Iterator[None]:
 
 
 def body(response: Any) -> bytes:
-    """What is read to its end is closed."""
+    """Reads a body to its end, and closes it."""
     return b"".join(response)
 
 

@@ -274,7 +274,7 @@ class Someone:
 
 
 def user_in_line(written: Written, user: Any, **state: Any) -> Any:
-    """What the line says of the user that a view found."""
+    """Returns the user in the log line, as a view found them."""
 
     def view(request: HttpRequest) -> HttpResponse:
         request.user = user

@@ -28,7 +28,7 @@ log = logging.getLogger("llmproxy.calls.relay")
 
 
 class Reports(Sink):
-    """What has arrived, one after the other, none of it with anything that must not leave."""
+    """The reports that have arrived, checked for secrets."""
 
     def envelope(self) -> bytes:
         return self.envelopes.get(timeout=SECONDS)

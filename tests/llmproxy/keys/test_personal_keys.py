@@ -1,4 +1,4 @@
-"""Who holds a key, and what ends it: its person's access, plan, licence and client, time, and operators."""
+"""Personal keys and their ends: the person's access, plan, licence and client, time, and operators."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

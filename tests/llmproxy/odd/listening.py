@@ -19,7 +19,7 @@ STATUSES = {"completed": "stop", "incomplete": "length"}
 
 
 class Listener:
-    """What a caller has heard, whether it was told that the answer is whole, and whether that it failed."""
+    """A caller's view of an answer: its text, and whether it was complete or failed."""
 
     def __init__(self) -> None:
         self.heard = Heard(finish="")

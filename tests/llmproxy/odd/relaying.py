@@ -20,7 +20,7 @@ UNKNOWN = TokenUsage(1, 1)
 
 
 class Told(NamedTuple):
-    """What a caller gets, what the ledger learns, and the failure that ended it."""
+    """The caller's events, the ledger's figures, and the failure at the end."""
 
     body: bytes
     reported: TokenUsage | None

@@ -37,7 +37,7 @@ SURFACES = {
 
 @dataclass(kw_only=True)
 class Heard:
-    """What a caller makes of an answer."""
+    """A caller's reading of an answer."""
 
     text: str = ""
     thought: str = ""

@@ -27,7 +27,7 @@ LIBRARIES: dict[Surface, Any] = {Surface.MESSAGES: httpx2}
 
 
 def heard(surface: Surface, body: bytes, *, stream: bool, encoding: Any = openai.omit) -> Heard:
-    """What the SDK of a surface makes of a body. Raises what it raises."""
+    """Returns the SDK's reading of a body on a surface. Raises as it raises."""
     kind = "text/event-stream" if stream else "application/json"
     with answering(body, kind, LIBRARIES.get(surface, httpx)) as client:
         match surface:

@@ -59,7 +59,7 @@ class Node:
 
 
 def heard_of_answer(say: Say, surface: Surface, ask: dict[str, Any], *, stream: bool) -> Heard:
-    """What OpenAI's SDK makes of an answer, as far as its script tells it."""
+    """Returns the reading of an answer by OpenAI's SDK, as far as its script reports it."""
     match surface:
         case Surface.RESPONSES:
             said = say(do="respond stream" if stream else "respond", ask=ask)
@@ -94,7 +94,7 @@ def node() -> Iterator[Node]:
 
 
 def expected(row: Row, surface: Surface) -> Heard:
-    """What was said, as far as the scripts tell it."""
+    """Returns the expected reading, as far as the scripts report it."""
     told = json.loads(json.dumps(vars(row.heard)))
     if surface is not Surface.MESSAGES:
         told["thought"] = ""

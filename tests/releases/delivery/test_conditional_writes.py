@@ -159,7 +159,7 @@ class TestWhatNeverChanges:
     def test_bytes_of_another_writer_are_found_by_reading_back(
         self, serve: Serve, bucket: Any, mode: str
     ) -> None:
-        """Of one that takes no lock of ours, between our look and our write."""
+        """The writer takes no lock of ours, and writes between our look and our write."""
         front = serve(mode)
         conditions()
         front.lost = {f"/releases/{PATH}"}

@@ -34,7 +34,7 @@ OPERATOR = Actor(name="operator@shell.test")
 
 
 class Killed(BaseException):
-    """What no code of ours catches."""
+    """An exception that no code of ours catches."""
 
 
 @pytest.fixture

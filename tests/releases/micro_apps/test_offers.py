@@ -1,4 +1,4 @@
-"""Which version a client is offered, and what operators may change about it."""
+"""Versions offered to a client, and operators' changes to that."""
 
 import base64
 from datetime import datetime
@@ -141,7 +141,7 @@ class TestDecisions:
 
 
 class TestInvariants:
-    """What no code, and no SQL either, can break."""
+    """Invariants that neither code nor SQL can break."""
 
     def refused(self, statement: str, *values: Any) -> None:
         def tried() -> None:

@@ -63,7 +63,7 @@ class Engine:
         return child
 
     def run(self, *command: str, cwd: Path | None = None, given: bytes = b"") -> str:
-        """What a command said that must succeed."""
+        """Returns the output of a command that must succeed."""
         done = self.tried(*command, cwd=cwd, given=given)
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}"
         return done.stdout
@@ -104,7 +104,7 @@ def running_engine() -> Iterator[Engine]:
 
 
 def _unmount(folder: str) -> None:
-    """What an engine that was killed leaves."""
+    """Unmounts the leftovers of an engine that was killed."""
     lines = Path("/proc/mounts").read_text().splitlines()
     for place in reversed([line.split()[1] for line in lines]):
         if place.startswith(folder):

@@ -108,7 +108,7 @@ def build_stand_in(engine: Engine) -> str:
 
 
 def programs() -> list[str]:
-    """What a container of the stand-in mounts: this machine's programs, and Python's environment with PostgreSQL."""
+    """Returns the mounts of a stand-in's container: programs of this machine, and Python with PostgreSQL."""
     pythons = {str(Path(each).resolve()) for each in (sys.prefix, sys.base_prefix)}
     # Debian's own is below /usr.
     folders = sorted(each for each in pythons if not each.startswith("/usr"))
@@ -128,7 +128,7 @@ def _add(
 
 
 def _source(engine: Engine) -> tuple[str, str]:
-    """Where this machine gets Debian's packages from, and of which release."""
+    """Returns the source of this machine's Debian packages, and their release."""
     command = ["apt-get", "indextargets", "--format", "$(SITE) $(RELEASE)", *SOURCES]
     site, suite = engine.run(*command).splitlines()[0].split()
     return site, suite

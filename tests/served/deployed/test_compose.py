@@ -93,7 +93,7 @@ class Stack:
         return dict(found)
 
     def number(self, service: str) -> str:
-        """Of its container; compose itself takes a second to say so."""
+        """Returns the number of its container; compose itself takes a second for it."""
         labels = {"project": PROJECT, "service": service}
         only = [f"--filter=label=com.docker.compose.{name}={is_}" for name, is_ in labels.items()]
         return self.engine.run("docker", "ps", "--all", "--quiet", *only).strip()
@@ -393,7 +393,7 @@ def _images(port: int) -> str:
 
 
 def _here(folder: Path) -> dict[str, Any]:
-    """What is different on this machine: programs of the stand-ins, names, the authority and the model provider."""
+    """Returns the differences of this machine: programs of stand-ins, names, the authority and the model provider."""
     ours = {
         "volumes": [f"{folder}/tls/authority.pem:{AUTHORITY}:ro"],
         "environment": {"SSL_CERT_FILE": AUTHORITY, "AWS_CA_BUNDLE": AUTHORITY},

@@ -60,7 +60,7 @@ def given(ground: Ground) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def container(ground: Ground, image: str, given: dict[str, str]) -> list[str]:
-    """What runs a program in a container that is confined as the web service of compose.yaml is."""
+    """Runs a program in a container confined as the web service of compose.yaml is."""
     folder = unquote(urlsplit(ground.database.url).netloc.rpartition("@")[2])
     web = services()["web"]
     confined = [

@@ -1,4 +1,4 @@
-"""What docs/examples/kubernetes would run: each container by its own command, variables, user, limits and probes."""
+"""Containers of docs/examples/kubernetes: each by its own command, variables, user, limits and probes."""
 
 import json
 import os

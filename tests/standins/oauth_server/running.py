@@ -132,7 +132,7 @@ class OAuthServer:
         assert self._post("/o/revoke_token/", {"token": token}).status_code == 200
 
     def agree(self, authorization_url: str, *, allow: bool = True) -> dict[str, str]:
-        """What the redirect brings after somebody has signed in and agreed, in a browser of forms."""
+        """Signs in and agrees in a browser of forms, and returns the redirect's parameters."""
         with requests.Session() as browser:
             browser.trust_env = False
             page = browser.get(authorization_url, timeout=PATIENCE)

@@ -1,4 +1,4 @@
-"""What the stand-in provider makes for a call, as it would bill it, also where nobody waits for the answer."""
+"""The stand-in provider's work for a call, as it would bill it, also without a caller."""
 
 import time
 

@@ -5,7 +5,7 @@ from django.db import models
 
 
 class Licence(models.Model):
-    """What somebody's plan gives."""
+    """The entitlements of somebody's plan."""
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
     status = models.CharField(max_length=20, default="active")
