@@ -39,7 +39,7 @@ def clients_look_alike(
 
     They are from before, or from a process of the release before.
     """
-    return [_told(clients) for alias in databases or () for clients in _groups(alias)]
+    return [_warning(clients) for alias in databases or () for clients in _groups(alias)]
 
 
 def _groups(alias: str) -> list[list[Client]]:
@@ -57,7 +57,7 @@ def _groups(alias: str) -> list[list[Client]]:
     return list(found.values())
 
 
-def _told(clients: list[Client]) -> checks.CheckMessage:
+def _warning(clients: list[Client]) -> checks.CheckMessage:
     named = ", ".join(f"{each.name} ({each.pk})" for each in clients)
     return checks.Warning(
         f"Several clients have names that look alike: {named}.",

@@ -67,7 +67,7 @@ def one_mailbox_is_one_person(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **options: Any
 ) -> list[checks.CheckMessage]:
     """Warns of each person whose mailbox an older one has, for ``check --database default`` and ``migrate``."""
-    return [_told(*pair) for alias in databases or () for pair in _pairs(alias)]
+    return [_warning(*pair) for alias in databases or () for pair in _pairs(alias)]
 
 
 def _pairs(alias: str) -> list[tuple[User, User]]:
@@ -81,7 +81,7 @@ def _pairs(alias: str) -> list[tuple[User, User]]:
     return [(oldest, each) for oldest, *younger in found.values() for each in younger]
 
 
-def _told(older: User, younger: User) -> checks.CheckMessage:
+def _warning(older: User, younger: User) -> checks.CheckMessage:
     return checks.Warning(
         f"Two people have one mailbox: {older.email} ({older.pk}) and {younger.email} ({younger.pk}).",
         hint="The second is found by exactly this text alone. Change the email of one of them, or erase one.",

@@ -191,7 +191,7 @@ def size_of(request: Request) -> int:
 
 def _whole(call: Call, answer: dict[str, Any], headers: dict[str, str]) -> HttpResponseBase:
     try:
-        body = bodies.aside(call, _encoded, answer)
+        body = bodies.on_worker_thread(call, _encoded, answer)
     except BaseException:
         call.give_back_room()
         raise

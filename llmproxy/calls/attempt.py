@@ -16,7 +16,7 @@ from llmproxy.calls.meter import Meter
 from llmproxy.catalogue import known_refusals
 from llmproxy.catalogue.choosing import Choice
 from llmproxy.dialects import asking
-from llmproxy.dialects.model_rules import left_out, told
+from llmproxy.dialects.model_rules import dropped, left_out
 from llmproxy.dialects.protocol import ProviderUnavailable, Target, TokenUsage
 from llmproxy.prompts.estimates import Estimate
 from llmproxy.requests.call_request import CallRequest
@@ -104,7 +104,7 @@ class Attempt:
         names = left_out(request.members, model=self.target.model, also=refused)
         if not names:
             return request
-        self.dropped = told(request.members, names)
+        self.dropped = dropped(request.members, names)
         members = {name: each for name, each in request.members.items() if name not in names}
         return replace(request, members=members)
 

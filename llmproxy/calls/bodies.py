@@ -116,7 +116,7 @@ class Rooms:
 
 
 rooms = Rooms()
-_aside = WorkerThread("Many large answers are being read just now. Please try again in a moment.")
+_thread = WorkerThread("Many large answers are being read just now. Please try again in a moment.")
 _turn = Lock()
 
 
@@ -211,13 +211,13 @@ def note_unread(attempt: Attempt, surface: Surface, tail: bytes) -> None:
     attempt.meter.mark_unread(report)
 
 
-def aside(call: Call, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+def on_worker_thread(call: Call, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Parses or writes an answer: a large one off the event loop, one at a time."""
     if call.room is None:
         return work(*args, **kwargs)
     # What was paid is not refused because others are being read.
     with _turn:
-        return _aside.run(work, *args, **kwargs)
+        return _thread.run(work, *args, **kwargs)
 
 
 class Parts:

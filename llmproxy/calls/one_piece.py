@@ -17,7 +17,7 @@ R = TypeVar("R")
 def read(call: Call, attempt: Attempt, body: bytes, work: Callable[[bytes], R]) -> R:
     """Returns the result of ``work`` on a body, aside if that is large. Raises the problem of a failed answer."""
     try:
-        return bodies.aside(call, work, body)
+        return bodies.on_worker_thread(call, work, body)
     except FailedAnswer as failed:
         _note_failure(attempt.meter, failed)
         raise failed.problem from None

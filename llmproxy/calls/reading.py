@@ -20,7 +20,7 @@ from llmproxy.calls.call import Call
 from llmproxy.calls.meter import RUNAWAY_BYTES, State
 from llmproxy.calls.pace import Pace
 from llmproxy.dialects.failures import is_refusal
-from llmproxy.dialects.forms import from_first_sign, is_undecided, retold
+from llmproxy.dialects.forms import as_pieces, from_first_sign, is_undecided
 from llmproxy.dialects.passing import sources_size
 from llmproxy.dialects.protocol import (
     KEEP_ALIVE,
@@ -261,7 +261,7 @@ class StreamReader:
             raise
         target, request = self._attempt.target, self._call.admission.request
         codec, out = target.codec(self._surface), bytearray()
-        work = partial(retold, codec, self._translator, target=target, request=request)
+        work = partial(as_pieces, codec, self._translator, target=target, request=request)
         for piece in one_piece.read(self._call, self._attempt, whole, work):
             if (failure := self._take(piece, iter(()), out, is_end=False)) is not None:
                 raise failure

@@ -69,15 +69,15 @@ def whole_answer(codec: Codec, body: bytes, *, target: Target, request: Any) -> 
     return codec.answer(_alone(body), target=target, request=request)
 
 
-def retold(
+def as_pieces(
     codec: Codec, translator: Translator, body: bytes, *, target: Target, request: Any
 ) -> list[Piece]:
-    """The pieces of a stream whose answer has come in one piece. Raises as ``Codec.answer`` does."""
+    """Splits an answer that came in one piece into those of a stream. Raises as ``Codec.answer`` does."""
     body = _alone(body)
-    # Whether it is an answer, and what its failure costs, is the same as where it was asked for.
+    # Raises, and costs, as where one piece was asked for.
     codec.answer(body, target=target, request=request)
-    told = codec.told(body)
-    return [*map(translator.piece, EventParser(max_event_bytes=len(told)).feed(told))]
+    stream = codec.as_stream(body)
+    return [*map(translator.piece, EventParser(max_event_bytes=len(stream)).feed(stream))]
 
 
 def _alone(body: bytes) -> bytes:
@@ -107,8 +107,8 @@ def _gathered(codec: Codec, body: bytes, *, target: Target, request: Any) -> Who
     if not made.finished:
         # The connection ended before the answer did.
         raise made.failure(Piece(failed=ProviderError(), is_within=True), ())
-    told = made.told() + translator.ending(made.reported or TokenUsage(0, 0))
-    answer = codec.gathered([*_objects(told)])
+    stream = made.stream() + translator.ending(made.reported or TokenUsage(0, 0))
+    answer = codec.gathered([*_objects(stream)])
     if made.reported is None:
         answer["usage"] = {}
     return WholeAnswer(answer, made.reported, made.size)
@@ -132,7 +132,7 @@ class _Made:
         self.reported = piece.reported or self.reported
         self.prompt = piece.prompt or self.prompt
 
-    def told(self) -> bytes:
+    def stream(self) -> bytes:
         return b"".join(self._forwards)
 
     def failure(self, piece: Piece, rest: Iterable[Piece]) -> Exception:
@@ -155,8 +155,8 @@ class _Made:
         )
 
 
-def _objects(told: bytes) -> Iterator[Any]:
+def _objects(stream: bytes) -> Iterator[Any]:
     """The data of events of ours."""
-    for event in EventParser(max_event_bytes=len(told)).feed(told):
+    for event in EventParser(max_event_bytes=len(stream)).feed(stream):
         if event.data is not None and event.data != _LAST:
             yield parse_json(event.data)[0]

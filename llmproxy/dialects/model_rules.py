@@ -95,7 +95,7 @@ def left_out(members: Members, *, model: str, also: Iterable[Refused] = ()) -> f
     return frozenset(names)
 
 
-def told(members: Members, names: Iterable[str]) -> list[str]:
+def dropped(members: Members, names: Iterable[str]) -> list[str]:
     """The members left out that had said something."""
     return sorted(each for each in names if _says(members, each))
 

@@ -206,8 +206,8 @@ class Codec(ABC):
         """The request as one whose stream tells its caller the usage."""
         return request
 
-    def told(self, body: bytes) -> bytes:
-        """A whole answer, which ``answer`` has read, as the events by which its provider would have streamed it."""
+    def as_stream(self, body: bytes) -> bytes:
+        """Returns a whole answer, already checked by ``answer``, as the events of a stream."""
         raise UnreadableAnswer
 
     def gathered(self, events: list[dict[str, Any]]) -> dict[str, Any]:

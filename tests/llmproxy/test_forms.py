@@ -275,8 +275,8 @@ def test_a_large_answer_of_the_other_form_has_room_and_gives_it_back(
 ) -> None:
     monkeypatch.setattr(bodies, "LARGE", 1024)
     aside: list[int] = []
-    run = bodies._aside.run
-    monkeypatch.setattr(bodies._aside, "run", lambda *given: (aside.append(1), run(*given))[1])
+    run = bodies._thread.run
+    monkeypatch.setattr(bodies._thread, "run", lambda *given: (aside.append(1), run(*given))[1])
     text = "word " * 2_000
     choice: Any = {"index": 0, "message": {"content": text}, "finish_reason": "stop"}
     body = dumps({**CHAT, "choices": [choice]}).encode()

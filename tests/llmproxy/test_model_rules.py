@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from llmproxy.dialects.anthropic.thinking import takes_effort
-from llmproxy.dialects.model_rules import Refused, left_out, told
+from llmproxy.dialects.model_rules import Refused, dropped, left_out
 from llmproxy.dialects.protocol import ProviderRejected
 from llmproxy.dialects.refusals import MemberRefused
 from tests.llmproxy.targets import refusal_of
@@ -41,7 +41,7 @@ NONE: set[str] = set()
 )  # fmt: skip
 def test_a_model_gets_no_member_that_it_is_known_to_refuse(model: str, gone: set[str]) -> None:
     assert left_out(ALL, model=model) == gone
-    assert told(ALL, gone) == sorted(gone)
+    assert dropped(ALL, gone) == sorted(gone)
     assert left_out({"messages": [], "seed": 1}, model=model) == NONE
 
 
@@ -51,7 +51,7 @@ def test_a_default_stays_and_a_pair_gives_up_the_one_that_says_nothing() -> None
     assert left_out({"temperature": 0.2}, model=pair) == NONE
     assert left_out({"temperature": 1, "top_p": 0.5}, model=pair) == {"temperature"}
     assert left_out({"temperature": 0.5, "top_p": 1}, model=pair) == {"top_p"}
-    assert told({"temperature": 0.5, "top_p": 1}, {"top_p"}) == []
+    assert dropped({"temperature": 0.5, "top_p": 1}, {"top_p"}) == []
     probable = {
         "logprobs": True,
         "top_logprobs": 3,

@@ -33,7 +33,7 @@ def seconds(call: UsageRecord, until: datetime | None) -> float | None:
     return None if until is None else max(0.0, (until - call.opened_at).total_seconds())
 
 
-def told(call: UsageRecord, *, now: datetime) -> dict[str, Any]:
+def story(call: UsageRecord, *, now: datetime) -> dict[str, Any]:
     """Returns the story of a call for its page; times are seconds since its admission."""
     times = ("first_byte_at", "told_to_end_at", "client_left_at", "checkpoint_at", "settled_at")
     at = {name: seconds(call, getattr(call, name)) for name in times}

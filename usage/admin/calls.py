@@ -15,7 +15,7 @@ from config.console.actions import BulkAction, ReasonForm, Result, UtcDateTimeFi
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import act, person, tokens
 from config.console.template_tags import cell, instant
-from usage.admin.call_story import state_of, told
+from usage.admin.call_story import state_of, story
 from usage.models import RunningCall
 from usage.stops import end_call, restart_model_calls, stop_model_calls, stop_of
 
@@ -108,7 +108,7 @@ class RunningCallAdmin(ConsoleAdmin):
     fields = ("id",)
 
     def page_context(self, request: HttpRequest, row: RunningCall) -> dict[str, Any]:
-        return told(row, now=timezone.now())
+        return story(row, now=timezone.now())
 
     @admin.display(description="client", ordering="user__client__name")
     def client(self, call: RunningCall) -> str:

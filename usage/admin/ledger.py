@@ -22,7 +22,7 @@ from config.console.base import ConsoleAdmin
 from config.console.lists.columns import ChoiceFilter, exact, moment, person, right, tokens
 from config.console.template_tags import cell, share
 from config.platform.money import in_dollars
-from usage.admin.call_story import ENDS, seconds, state_of, told
+from usage.admin.call_story import ENDS, seconds, state_of, story
 from usage.admin.corrections import LowerCharge
 from usage.admin.export import lines
 from usage.models import Alert, MonthlyUsage, UsageRecord
@@ -112,7 +112,7 @@ class UsageRecordAdmin(ExportedList, LargeList):
         return right(f"{lasted:.1f} s")
 
     def page_context(self, request: HttpRequest, row: UsageRecord) -> dict[str, Any]:
-        return told(row, now=timezone.now())
+        return story(row, now=timezone.now())
 
     def export(self, rows: QuerySet[UsageRecord], *, ending: str) -> Iterator[bytes]:
         return lines(rows, ending=ending)

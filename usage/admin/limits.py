@@ -45,15 +45,15 @@ class AddBudget(Action):
 @admin.register(Budget)
 class BudgetAdmin(ConsoleAdmin):
     add_action = AddBudget()
-    list_display = ("client_page", "spent_now", "budget", "part", "forecast", "told")
+    list_display = ("client_page", "spent_now", "budget", "part", "forecast", "state")
     list_display_links = None
     list_select_related = ("client",)
     ordering = ("client__name",)
     search_fields = ("client__name",)
     uuid_fields = ("client_id",)
     audit_target = "client_id"
-    fields = ("client", "budget", "spent_now", "told", moment("summed_at"))
-    readonly_fields = ("budget", "spent_now", "told")
+    fields = ("client", "budget", "spent_now", "state", moment("summed_at"))
+    readonly_fields = ("budget", "spent_now", "state")
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """With what each client on the page is still expected to spend, in one query."""
@@ -94,7 +94,7 @@ class BudgetAdmin(ConsoleAdmin):
         return right(dollars(_spent(row) + row.ahead))
 
     @admin.display(description="state")
-    def told(self, row: Budget) -> str:
+    def state(self, row: Budget) -> str:
         if row.exceeded_at:
             return "spent: model calls are refused"
         return "operators were told of 80 %" if row.warned_at else ""

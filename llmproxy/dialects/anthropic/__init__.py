@@ -5,7 +5,7 @@ from llmproxy.dialects.anthropic.events import EventTranslator
 from llmproxy.dialects.anthropic.message_events import size_of_blocks
 from llmproxy.dialects.anthropic.outgoing import message_request
 from llmproxy.dialects.anthropic.overhead import prompt_overhead
-from llmproxy.dialects.anthropic.retold import message_as_events
+from llmproxy.dialects.anthropic.streamed import message_as_events
 from llmproxy.dialects.chat_answers import ChatCodec
 from llmproxy.dialects.failures import failure_within, raise_failure
 from llmproxy.dialects.protocol import ProviderRequest, Target, WholeAnswer
@@ -35,7 +35,7 @@ class ChatCompletions(ChatCodec):
         raise_failure(message, made, key=target.key, error=error, size_of=size_of_blocks)
         return completion(message, provider=target.provider)
 
-    def told(self, body: bytes) -> bytes:
+    def as_stream(self, body: bytes) -> bytes:
         return message_as_events(parse_json_exactly(body))
 
     def translator(self, request: Chat, *, target: Target, called: str | None) -> EventTranslator:

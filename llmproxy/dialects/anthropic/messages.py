@@ -15,7 +15,7 @@ from llmproxy.dialects.anthropic.message_events import (
     write_message_head,
 )
 from llmproxy.dialects.anthropic.overhead import TOOLS_PROMPT
-from llmproxy.dialects.anthropic.retold import message_as_events
+from llmproxy.dialects.anthropic.streamed import message_as_events
 from llmproxy.dialects.ends import stop_reason, unsaid
 from llmproxy.dialects.failures import failure_within, raise_failure
 from llmproxy.dialects.gathering import message_of
@@ -98,7 +98,7 @@ class MessageCodec(Codec):
     def _write_usage(self, answer: dict[str, Any], charged: TokenUsage) -> None:
         answer["usage"] = usage_of(answer["usage"], charged)
 
-    def told(self, body: bytes) -> bytes:
+    def as_stream(self, body: bytes) -> bytes:
         return message_as_events(parse_json_exactly(body))
 
     def gathered(self, events: list[dict[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from llmproxy.dialects.failures import failed_choice, raise_failure
 from llmproxy.dialects.openai.choices import message_of
 from llmproxy.dialects.openai.events import EventTranslator
 from llmproxy.dialects.openai.outgoing import outgoing_members
-from llmproxy.dialects.openai.retold import completion_as_chunks
+from llmproxy.dialects.openai.streamed import completion_as_chunks
 from llmproxy.dialects.openai.texts import NO_TEXT, plain_size
 from llmproxy.dialects.openai.tool_calls import write_whole
 from llmproxy.dialects.openai.usage import usage_for_caller
@@ -53,7 +53,7 @@ class ChatCompletions(ChatCodec):
             answer["usage"] = usage_for_caller(usage, known)
         return WholeAnswer(answer, known, size)
 
-    def told(self, body: bytes) -> bytes:
+    def as_stream(self, body: bytes) -> bytes:
         return completion_as_chunks(parse_json(body)[0])
 
     def translator(self, request: Chat, *, target: Target, called: str | None) -> EventTranslator:

@@ -9,7 +9,7 @@ from llmproxy.dialects.openai.outgoing import as_object, wants_objects
 from llmproxy.dialects.openai.response_ends import failure_in, say_what_is_missing
 from llmproxy.dialects.openai.response_events import ResponseTranslator, made_id
 from llmproxy.dialects.openai.response_usage import NO_TEXT, item_size, with_usage
-from llmproxy.dialects.openai.retold import response_as_events
+from llmproxy.dialects.openai.streamed import response_as_events
 from llmproxy.dialects.passing import OtherTexts, drop_costs, without_costs
 from llmproxy.dialects.protocol import (
     Codec,
@@ -60,7 +60,7 @@ class Responses(Codec):
     def _write_usage(self, answer: dict[str, Any], charged: TokenUsage) -> None:
         with_usage(answer, charged)
 
-    def told(self, body: bytes) -> bytes:
+    def as_stream(self, body: bytes) -> bytes:
         return response_as_events(parse_json(body)[0])
 
     def gathered(self, events: list[dict[str, Any]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from config.platform.problems.problem import Problem
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.failures import FailedAnswer
-from llmproxy.dialects.forms import from_first_sign, retold, whole_answer
+from llmproxy.dialects.forms import as_pieces, from_first_sign, whole_answer
 from llmproxy.dialects.protocol import KEEP_ALIVE, Codec, ProviderError, TokenUsage, Translator
 from llmproxy.dialects.sse import EventParser
 from llmproxy.requests import chat, embeddings, messages, responses
@@ -49,7 +49,7 @@ def streamed(
     translator = codec.translator(request, target=target(row.dialect), called=called)
     parts = [*parts]
     if (given := from_first_sign(b"".join(parts))).startswith(b"{"):
-        return _retold(codec, translator, given, row=row, request=request)
+        return _as_pieces(codec, translator, given, row=row, request=request)
     parser, body, reported, finished = EventParser(), b"", None, False
     *coming, last = [*map(parser.feed, parts), parser.finish()]
     for event in (each for some in (*coming, last) for each in some):
@@ -73,10 +73,12 @@ def streamed(
     return Told(body + translator.ending(reported or UNKNOWN), reported, finished, None)
 
 
-def _retold(codec: Codec, translator: Translator, given: bytes, *, row: Row, request: Any) -> Told:
+def _as_pieces(
+    codec: Codec, translator: Translator, given: bytes, *, row: Row, request: Any
+) -> Told:
     """Relays a stream that has come in one piece."""
     try:
-        pieces = retold(codec, translator, given, target=target(row.dialect), request=request)
+        pieces = as_pieces(codec, translator, given, target=target(row.dialect), request=request)
     except FailedAnswer as failed:
         return Told(translator.failure(failed.problem), failed.reported, False, failed.problem)
     except Problem as problem:

@@ -1,4 +1,4 @@
-"""The events by which a server of Anthropic's dialect would have told a message that it has given in one piece."""
+"""The events by which a server of Anthropic's dialect would have streamed a message that came in one piece."""
 
 from collections.abc import Iterator
 from json import dumps

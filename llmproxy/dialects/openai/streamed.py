@@ -1,4 +1,4 @@
-"""The events by which a server of OpenAI's dialect would have told an answer that it has given in one piece."""
+"""The events by which a server of OpenAI's dialect would have streamed an answer that came in one piece."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -39,10 +39,10 @@ def completion_as_chunks(answer: Members) -> bytes:
         beside = {name: each for name, each in choice.items() if name not in ("message", "delta")}
         said.append({**beside, "index": index, "delta": message, "finish_reason": None})
         ends.append({"index": index, "delta": {}, "finish_reason": reason})
-    told = data_event({**head, "choices": said}) + data_event({**head, "choices": ends})
+    events = data_event({**head, "choices": said}) + data_event({**head, "choices": ends})
     if answer.get("usage"):
-        told += data_event({**head, "choices": [], "usage": answer["usage"]})
-    return told + b"data: [DONE]\n\n"
+        events += data_event({**head, "choices": [], "usage": answer["usage"]})
+    return events + b"data: [DONE]\n\n"
 
 
 def response_as_events(response: Members) -> bytes:

@@ -1,0 +1,64 @@
+"""Plain English in the code: docstrings name their subject, and names use the field's terms."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# A docstring that begins so has no subject: *Returns whether …*, *The address of …* do. Ruff's D401 wants *Return*, and
+# says nothing of classes and modules; third person is the habit here.
+HEADLESS = re.compile(
+    r"(What|Who|Whom|Whose|Whether|How|Where|When|Why|Which|Of|Has|Those)\b", re.IGNORECASE
+)
+# Metaphors and small words for many ideas, in the names of the product's modules, classes and functions.
+WORDS = {
+    "aboard",
+    "aftermath",
+    "aside",
+    "anew",
+    "flight",
+    "flights",
+    "lull",
+    "told",
+    "vain",
+    "whom",
+}
+WORD = re.compile(r"[A-Z]?[a-z]+")
+# Exceptions by name, at most 20; one that is mended goes.
+ALLOWED = {"0001_items_are_told", "Item", "ToldItem", "by_mail", "items", "whom"}
+
+
+@cache
+def named() -> list[tuple[str, str, str]]:
+    """The place, name and docstring of every module, class and function."""
+    found = []
+    for path in (*ROOT.glob("*.py"), *ROOT.glob("[a-z]*/**/*.py")):
+        file = str(path.relative_to(ROOT))
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Module):
+                found.append((file, path.stem, ast.get_docstring(node) or ""))
+            elif isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                found.append((f"{file}:{node.name}", node.name, ast.get_docstring(node) or ""))
+    return found
+
+
+def test_every_docstring_names_its_subject_first() -> None:
+    headless = {
+        place
+        for place, name, docstring in named()
+        if name not in ALLOWED and HEADLESS.match(docstring)
+    }
+    assert headless == set()
+
+
+def test_names_of_the_product_are_terms_of_the_field() -> None:
+    assert len(ALLOWED) <= 20
+    metaphors = {
+        place
+        for place, name, _ in named()
+        if not place.startswith(("tests/", "docs/"))
+        and name not in ALLOWED
+        and WORDS & {each.lower() for each in WORD.findall(name)}
+    }
+    assert metaphors == set()
