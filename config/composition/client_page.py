@@ -61,7 +61,7 @@ class AddClient(Action):
 
 
 class SetClientBudget(SetBudget):
-    """Also names the models that no budget counts, which the ledger's own pages do not know."""
+    """Also names the models without prices, which no budget counts."""
 
     def effects(self, target: Client) -> Iterable[str]:
         yield from super().effects(target)
@@ -128,7 +128,7 @@ class ClientAdmin(ConsoleAdmin):
 
     def get_queryset(self, request: HttpRequest) -> Any:
         number = Count("users", filter=Q(users__erased_at=None))
-        # All of them here: the library leaves out list_select_related where a query has some already.
+        # All relations: Django ignores list_select_related where a query already has some.
         rows = super().get_queryset(request).select_related("budget", "licence__plan")
         return rows.annotate(people_count=number)
 

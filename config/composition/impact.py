@@ -1,4 +1,4 @@
-"""The reach of an action beyond its own app: whom it would affect, in numbers, and what it has really done."""
+"""The impact of an action beyond its own app: the number of people affected before, and the outcome after."""
 
 from datetime import datetime, timedelta
 

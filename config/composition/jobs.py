@@ -1,4 +1,4 @@
-"""The page of queued work. A job's arguments are not shown: a mail may hold a link that signs people in."""
+"""The page of jobs. It shows no arguments: a mail may contain a sign-in link."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -48,7 +48,7 @@ class Retry(BulkAction):
         return f"Jobs queued again: {queued}.{rest if others else ''}"
 
     def do_one(self, target: ProcrastinateJob, *, now: datetime, **given: Any) -> int:
-        """Queues the job with all its tries; returns 0 if it has not failed, or the same job waits already."""
+        """Retries the job from its first attempt; returns 0 if it has not failed or is queued already."""
         with transaction.atomic():
             if not _failed(target).select_for_update().first():
                 return 0
@@ -56,7 +56,7 @@ class Retry(BulkAction):
                 with transaction.atomic():
                     app.job_manager.retry_job_by_id(target.pk, retry_at=now)
             except UniqueViolation:
-                # The schedule has queued it anew; once that is done, this failure is forgotten.
+                # The schedule has queued it again; its success clears this failure.
                 return 0
             ProcrastinateJob.objects.filter(pk=target.pk).update(attempts=0)
             _record("job:retried", target, now=now, **given)
@@ -71,7 +71,7 @@ class RetryAlike(Action):
     atomic = False
 
     def available(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
-        # Also for a job that is queued again already: the action may have stopped after it.
+        # Repeated for a job that is queued again already: the action may have stopped here.
         return bool(_alike(target).exists())
 
     def effects(self, target: ProcrastinateJob) -> Iterable[str]:
@@ -97,7 +97,7 @@ class Discard(BulkAction):
         yield "The work is never done, and the console stops listing it as failed. It is deleted after a week."
 
     def do_one(self, target: ProcrastinateJob, *, now: datetime, **given: Any) -> int:
-        """Returns 0 if the job has not failed, or another operator was quicker."""
+        """Returns 0 if the job has not failed, or another operator was faster."""
         with transaction.atomic():
             # The package's own functions cancel only a job that has not begun.
             if not _failed(target).update(status="cancelled"):
@@ -126,7 +126,7 @@ class StatusFilter(ChoiceFilter):
 
 
 def causes(jobs: Iterable[ProcrastinateJob]) -> dict[str, AuditEvent]:
-    """The latest failure of each job, by its id; releases before this one noted none."""
+    """Returns the latest failure of each job by id; earlier releases recorded none."""
     ids = [str(job.pk) for job in jobs]
     events = AuditEvent.objects.filter(action="job:failed", target_id__in=ids).order_by("at", "id")
     return {event.target_id: event for event in events}
@@ -145,7 +145,7 @@ def recipients(jobs: Iterable[ProcrastinateJob], *, by: HttpRequest) -> dict[int
     ids = Q(pk__in=[each for each in map(uuid_in, named.values()) if each])
     forms = {to: email_form(to) for to in named.values()}
     mailboxes = Q(email__in=forms) | Q(email_form__in=forms.values())
-    # The younger of two with one mailbox has no form and comes last: this very text is theirs.
+    # Of two people with one mailbox the younger has no normal form and comes last: the exact text is theirs.
     people = User.objects.filter(ids | mailboxes).order_by("email_form")
     known = {key: each for each in people for key in (str(each.pk), each.email_form, each.email)}
     return {

@@ -17,7 +17,7 @@ from config.platform.problems.problem import PermissionRefused, Problem
 from config.platform.runtime.request_id import id_of
 
 OWNERS_SHOWN = 3
-# A card loads the style sheet and the shapes in it.
+# A card loads the style sheet and its shapes.
 CARD_POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
@@ -34,7 +34,7 @@ def problem_page(site: AdminSite, request: HttpRequest, problem: Problem) -> Htt
         "back": _back(request),
         "wait": problem.headers.get("Retry-After"),
     }
-    # What is refused before sessions are read knows nobody.
+    # A request refused before sessions are read has no user.
     known = problem.status < 500 and hasattr(request, "user") and site.has_permission(request)
     if not known or not gate.is_proved(request):
         page = render_to_string("admin/problem_card.html", shown)

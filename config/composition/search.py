@@ -1,4 +1,4 @@
-"""One field for all: the rows that the finders of the apps find.
+"""Global search: the rows that the finders of the apps find.
 
 Only what an operator's roles may list is asked for: one query by index for a finder, and none where the text cannot be
 of it.
@@ -16,7 +16,7 @@ from config.console.finders import Term, finders
 
 
 def search(request: HttpRequest) -> HttpResponse:
-    """The rows of each model that this operator may list; what the text names alone is opened at once."""
+    """Finds rows of each model that this operator may list, and the row to open if the text identifies one."""
     term = Term(request.GET.get("q", ""))
     site: Any = admin.site
     mine = [
@@ -26,7 +26,7 @@ def search(request: HttpRequest) -> HttpResponse:
     ]
     found = {each: rows for each in mine if term.text and (rows := each.found(term))}
     named = [row for finder, rows in found.items() for row in rows if finder.is_it(row, term)]
-    # A name may stand for others too, events about it apart; an id, an email or a number is one row's alone.
+    # Others may share a name, apart from events about it; an id, an email or a number identifies one row.
     number = sum(len(rows) for finder, rows in found.items() if finder.model is not AuditEvent)
     is_sure = term.ids or "@" in term.text or term.text.isdecimal() or number == 1
     if is_sure and len(named) == 1:

@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 
 
 class TypedEmailField(UsernameField):
-    """Django's field without its NFKC, by which an email could be another person's than at the API."""
+    """Django's field without NFKC, which could turn an email into another person's."""
 
     def to_python(self, value: Any) -> str:
         return str(forms.CharField.to_python(self, value))
 
 
 class OperatorSignIn(AdminAuthenticationForm):
-    """The sign-in form. Failures count towards the API's limits, and all look alike."""
+    """The sign-in form. Failures count towards the API's limits and look the same."""
 
     error_messages: dict[str, Any] = {
         **AdminAuthenticationForm.error_messages,

@@ -49,7 +49,7 @@ class ConsoleSite(AdminSite):
     site_url = None
     login_form = OperatorSignIn
     actor_of, wants_proof = staticmethod(actor_of), staticmethod(wants_proof)
-    # Of no model's; modules add their own.
+    # Pages of no model; modules add theirs.
     pages: ClassVar[list[URLPattern]] = []
 
     def may_touch_all(self, request: HttpRequest) -> bool:
@@ -69,17 +69,17 @@ class ConsoleSite(AdminSite):
         shown: dict[str, Any] = {}
         # Before the second factor an operator sees nothing of the console.
         if gate.is_proved(request):
-            # As of now on the front page, elsewhere as last looked at.
+            # Current on the front page, cached elsewhere.
             number = counts(request.user, found=getattr(request, "attention", None))
             shown = navigation(self, request, number)
         return {**super().each_context(request), "navigation": shown}
 
     def problem_page(self, request: HttpRequest, problem: Problem) -> HttpResponse:
-        """An error in the console's dress."""
+        """Renders an error in the console's layout."""
         return _guarded(problem_page(self, request, problem))
 
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
-        """Nothing: the sidebar has the pages, and to ask each model costs a tenth of a page."""
+        """Returns nothing: the sidebar lists the pages, and asking each model takes a tenth of a page's time."""
         return []
 
     def get_urls(self) -> list[Any]:
@@ -129,11 +129,11 @@ class ConsoleSite(AdminSite):
         raise Http404
 
     def admin_view(self, view: Any, cacheable: bool = False) -> Any:  # noqa: FBT001, FBT002
-        """A page for operators who have proved their second factor; all may sign out."""
+        """Protects a page by the second factor; everybody may sign out."""
         return self._page(super().admin_view(view, cacheable), proved=view != self.logout)
 
     def half_way(self, view: Any) -> Any:
-        """A page that a password alone opens, on which the second factor is set up or proved."""
+        """Protects a page by password alone, to set up or prove the second factor."""
         return self._page(super().admin_view(view), proved=False)
 
     def reauthenticate(self, request: HttpRequest, *, page: str = "") -> HttpResponse | None:

@@ -12,7 +12,7 @@ register = template.Library()
 
 @register.simple_tag
 def versions_in_use(offered: str = "") -> dict[str, Any]:
-    """The events of the last counted day by shell version: each older (-1) than one, the same (0), newer or unknown."""
+    """Compares the shell versions of the last counted day with one: older (-1), same (0), newer or unknown."""
     day, counted = last_by_shell_version()
     rows = [(version, events, _order(version, offered)) for version, events in counted]
     return {"day": day, "whole": sum(events for _, events in counted), "rows": rows}

@@ -69,7 +69,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def reauthentication(
         self, request: HttpRequest, action: Action, rows: Sequence[Any], *, page: str = ""
     ) -> HttpResponse | None:
-        """The way to another proof of the second factor, where an action on these rows wants one.
+        """Asks for the second factor again, where an action on these rows requires it.
 
         What was typed or chosen is kept meanwhile, for the ``page`` that the operator comes back to.
         """
@@ -87,7 +87,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Returns whether this operator may take an action on a row as it is now."""
         if not action.available(row, by=request):
             return False
-        # Saves the query of the person for operators who may touch everybody.
+        # Operators who may act on everybody need no query of the person.
         return self.operators.may_touch_all(request) or not self.operators.why_not_touch(
             request, self.owner(row)
         )
@@ -219,8 +219,8 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def once(
         self, request: HttpRequest, answer: Callable[[], HttpResponse], *, atomic: bool
     ) -> HttpResponse:
-        """Answers a submission; a repeated one is redirected to where the first one led."""
-        # Without a transaction, it is claimed first: a repeated one may arrive while it runs.
+        """Answers a submission, and redirects a repeated one to the result of the first."""
+        # Without a transaction the submission is claimed first: a repeated one may arrive meanwhile.
         claimed = None if atomic else self._list()
         with transaction.atomic() if atomic and request.POST else nullcontext():
             response = double_submit.repeated(request, claimed=claimed) or answer()
@@ -277,7 +277,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
                 field.widget.suggests = request.user.has_perm(field.listed_by)
         label = action.button or action.label
         if action.destructive and not action.button:
-            # What is grave says to whom it is done.
+            # A grave action names the person affected.
             label = action.title(context.get("row_name", "")).removesuffix("?")
         own = {
             "button": (preview.button if preview else "") or label,
@@ -328,7 +328,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return self.bulk_page(request, action, rows, data=data)
 
     def _keys(self, given: QueryDict, name: str) -> list[Any] | None:
-        """The chosen keys; None if one is malformed, which a list never sends."""
+        """Returns the chosen keys, or None if one is malformed."""
         try:
             return [self.opts.pk.clean(each, None) for each in given.getlist(name)]
         except ValidationError:

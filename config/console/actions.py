@@ -35,7 +35,7 @@ class UtcDateTimeField(forms.DateTimeField):
 
 
 class SuggestingField(forms.CharField):
-    """A field whose widget ``suggests`` to operators who may list what it suggests."""
+    """A field with suggestions for operators who may list the suggested rows."""
 
     # The permission to list it.
     listed_by: ClassVar[str]
@@ -57,7 +57,7 @@ class ReasonForm(forms.Form):
 
 
 class TrackedForm(forms.BaseForm):
-    """A form that submits the values it showed as well, as ``shown`` in its cleaned data."""
+    """A form that also submits the values it showed, as ``shown`` in its cleaned data."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -82,7 +82,7 @@ class Result(NamedTuple):
 
     message: str
     then: Model | None = None
-    # What follows from it, or its cause.
+    # The consequence or the cause.
     follows: str = ""
     level: int = SUCCESS
     undo: tuple[Model, str] | None = None
@@ -114,18 +114,18 @@ class Action(ABC):
     # The last part of its address and of its route's name.
     name: ClassVar[str]
     label: ClassVar[str]
-    # The label of the button on its page, if not the same.
+    # The label of the button on its page, if another one.
     button: ClassVar[str] = ""
     # The title of its page, where its label and the row's name do not make one.
     question: ClassVar[str] = ""
     form_class: ClassVar[type[Any]] = ReasonForm
-    # A template of what follows from it, in place of sentences.
+    # A template that replaces the sentences on its effects.
     consequences: ClassVar[str] = ""
     # The permission on its model that serves operators from before roles: add, change or delete.
     permission: ClassVar[str] = "change"
-    # Whether it takes something from people; its button is red.
+    # True for actions that take something from people; the button is red.
     destructive: ClassVar[bool] = False
-    # Whether it runs in one transaction with the record of its submission. False if it waits for other services.
+    # True to run in one transaction with the record of the submission. False for one that waits for other services.
     atomic: ClassVar[bool] = True
 
     def title(self, name: str) -> str:
@@ -139,7 +139,7 @@ class Action(ABC):
         return f"{self.label} of {name}?" if self.destructive else f"{self.label}: {name}"
 
     def available(self, target: Any, *, by: HttpRequest) -> bool:
-        """Returns whether it makes sense for this row as it is now, and for this operator."""
+        """Returns whether the action applies to this row now, for this operator."""
         return True
 
     def effects(self, target: Any) -> Iterable[str]:
@@ -165,9 +165,9 @@ class Action(ABC):
 class BulkAction(Action):
     """An action that lists also offer for several rows: the rule is called for each, in a transaction each."""
 
-    # The message afterwards. {number} is the sum of what the rule returned, {rows} their number, {whose} the owner.
+    # The message afterwards: {number} is the sum of the results, {rows} their number, {whose} the owner.
     message: ClassVar[str]
-    # The name of the action that is the way back.
+    # The name of the action that reverses it.
     undone_by: ClassVar[str] = ""
 
     def do(self, target: Any, *args: Any, **given: Any) -> Result:
@@ -189,7 +189,7 @@ class BulkAction(Action):
 
 
 class BulkFailure(Problem):
-    """The failure of one row of several: the rows before it are done, the rows after it are untouched."""
+    """The failure of one row of several. Earlier rows are done, later ones untouched."""
 
     def __init__(self, why: Problem, *, target: Any, done: int, of: int) -> None:
         super().__init__(why.detail, errors=why.errors)
@@ -223,7 +223,7 @@ def show_refusal(form: forms.BaseForm, problem: Problem) -> None:
     if not problem.errors:
         form.add_error(None, problem.detail)
     if isinstance(problem, ChangedMeanwhile):
-        # The next submission has seen the present values.
+        # The next submission is based on the present values.
         data: Any = copy(form.data)
         for name, value in problem.present.items():
             data[form.add_initial_prefix(name)] = form.fields[name].prepare_value(value)

@@ -1,4 +1,4 @@
-"""The base of the operators' pages: lists that stay quick, read-only rows, and their actions.
+"""Base of the operators' pages: fast lists, read-only rows, and actions.
 
 Django's own log of edits is not kept: it would duplicate the audit log, and would keep the names of erased people.
 """
@@ -43,11 +43,11 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
 class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
     """Read-only rows, with the actions that operators may take on them."""
 
-    # The attribute with the target of a row's events in the audit log: its own key, or that of its owner.
+    # The attribute that identifies a row's events in the audit log: its own key, or its owner's.
     audit_target: ClassVar[str] = "pk"
     # Looked up by index if the search term is a uuid.
     uuid_fields: ClassVar[Sequence[str]] = ()
-    # Text that may be a uuid, as a request id of this service is; looked up as it was typed, and in small letters.
+    # Columns of text that may hold a uuid, such as request ids; looked up as typed and in lower case.
     uuid_text_fields: ClassVar[Sequence[str]] = ()
 
     actions = ()
@@ -74,7 +74,7 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Rows that contain a word, or are of an email in another writing; a uuid is looked up instead."""
+        """Searches rows by words and emails; looks up a uuid instead."""
         identity = uuid_in(search_term)
         if identity is None or not self.uuid_fields:
             term = search_term[:MOST_SEARCHED]

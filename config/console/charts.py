@@ -18,13 +18,13 @@ from config.platform.money import DOLLAR, in_dollars
 
 # Above each strip and below the last one, in pixels.
 GAP, AXIS = 14, 20
-# The part of its place that a bar fills.
+# The fraction of its slot that a bar fills.
 BAR = 0.76
 NAMES = {"money": "Cost", "tokens": "Tokens", "calls": "Calls"}
 
 
 class Bar(NamedTuple):
-    """The value of one place on the axis; ``forecast`` is what is expected on top of it."""
+    """The value of one slot of the axis, and the ``forecast`` in addition to it."""
 
     label: str
     value: int
@@ -36,21 +36,21 @@ class Bar(NamedTuple):
 
 @dataclass
 class Strip:
-    """A bar for each place, on a scale from 0 in its unit; ``line`` is a cap with its name."""
+    """Bars on a scale from 0 in a unit, one for each slot; ``line`` is a cap with its name."""
 
     bars: Sequence[Bar]
     unit: str = "money"
     line: tuple[int, str] | None = None
     name: str = ""
-    # Of its column in the table, where that is not its name.
+    # The head of the table's column, where it differs from the name.
     head: str = ""
     height: int = 84
-    # Of a curve: where it is expected to end, with a name.
+    # The expected end of a curve, with a name.
     end: tuple[int, str] | None = None
 
     @cached_property
     def top(self) -> int:
-        """The end of the scale: a round number, as is its half."""
+        """Returns the end of the scale, a number that is round and has a round half."""
         marks = [mark[0] for mark in (self.line, self.end) if mark]
         least = DOLLAR // 50 if self.unit == "money" else 2
         most = max(least, *marks, *(bar.value + bar.forecast for bar in self.bars))
@@ -90,17 +90,17 @@ class Strip:
 
 
 class Curve(Strip):
-    """A curve through what each place has reached; the axis goes on after the last ``bars``."""
+    """A cumulative curve; the axis continues after the last of ``bars``."""
 
     def drawn(self, places: int) -> Iterator[Any]:
-        """The points, in the same measures."""
+        """Returns the points in the units of ``rectangles``."""
         for place, value in enumerate((0, *(bar.value for bar in self.bars))):
             yield round(100 * place / places, 3), self.y(value)
 
 
 @dataclass
 class Chart:
-    """Strips over one axis: a word for each place, "" for none. ``legend``: kinds of bars, with what they are."""
+    """Strips over one axis, with a label for each slot ("" for none) and a ``legend`` of the kinds of bars."""
 
     title: str
     strips: Sequence[Strip]
@@ -108,7 +108,7 @@ class Chart:
     href: str = ""
     note: str = ""
     legend: Sequence[tuple[str, str]] = ()
-    # In place of one of the strips' own numbers.
+    # Numbers that replace those of the strips.
     table: Table | None = None
 
     @property
@@ -130,7 +130,7 @@ class Chart:
 
     @property
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Each strip with its place from above, and what is drawn of it."""
+        """Yields each strip with its offset from the top and its parts."""
         y = 0
         for strip in self.strips:
             drawn = list(strip.drawn(len(self.axis)))
@@ -143,7 +143,7 @@ class Chart:
 
     @property
     def words(self) -> Iterator[tuple[float, str, str]]:
-        """The words of the axis: where each stands, and which of its ends."""
+        """Yields the labels of the axis with position and alignment."""
         last = len(self.axis) - 1
         for place, word in enumerate(self.axis):
             if word:
@@ -154,7 +154,7 @@ class Chart:
 
     @property
     def places(self) -> Iterator[tuple[float, float, Bar, list[str]]]:
-        """Each place that has a bar: x and width in percent, the first bar, and the numbers of all strips."""
+        """Yields each slot with a bar: x and width in percent, the first bar, and the numbers of all strips."""
         wide = 100 / max(1, len(self.axis))
         longest = max(self.strips, key=lambda strip: len(strip.bars)).bars
         for place, bar in enumerate(longest):
@@ -170,7 +170,7 @@ class Chart:
 
 
 def days_axis(days: Sequence[date], *, today: date | None = None) -> list[str]:
-    """The words under days: the first with its month, each seventh, and the last; "today" where it is."""
+    """Returns labels of days: the first with its month, each seventh, the last, and "today"."""
     last = len(days) - 1
     words = [
         str(day.day) if place == last or (place % 7 == 0 and last - place > 2) else ""
@@ -179,7 +179,7 @@ def days_axis(days: Sequence[date], *, today: date | None = None) -> list[str]:
     words[0] = f"{days[0].day} {days[0]:%b}"
     if today in days:
         place = days.index(today)
-        # Its word is longer than its place.
+        # The label is wider than its slot.
         for near in range(max(0, place - 3), min(len(words), place + 4)):
             words[near] = ""
         words[place] = "today"
@@ -187,7 +187,7 @@ def days_axis(days: Sequence[date], *, today: date | None = None) -> list[str]:
 
 
 def written(value: int, unit: str) -> str:
-    """A number as its unit is written."""
+    """Formats a number in a unit."""
     if unit == "money":
         return in_dollars(value, 0 if value % DOLLAR == 0 else 2 if value >= DOLLAR // 100 else 4)
     return short(value) if unit == "tokens" else f"{value:,}"

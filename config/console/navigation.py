@@ -34,7 +34,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "System": {"Jobs & nights": "procrastinate.procrastinatejob", "Telemetry": "telemetry.event"},
 }
-# What operators call a list, where its model is called something else.
+# Names of lists that differ from their models'.
 LABELS: Final = {
     "accounts.auditevent": "Audit", "accounts.connectionrevocation": "Revocations", "accounts.user": "People",
     "index": "Overview", "licensing.brake": "Held suspensions", "llmproxy.languagemodel": "Models",
@@ -71,7 +71,7 @@ class Entry(NamedTuple):
 
     @property
     def tab(self) -> Tab | None:
-        """The list that is shown, or whose row is."""
+        """Returns the list that the page shows, or whose row it shows."""
         return next((tab for tab in self.tabs if tab.current), None)
 
 

@@ -28,7 +28,7 @@ class SessionStore(PlainSessionStore):
         key = row_key(self.session_key or "")
         row = Session.objects.filter(session_key=key, expire_date__gt=timezone.now()).first()
         if row is None:
-            # Forgets the key too: nobody may choose the key of a new session.
+            # Drops the key as well: no client may choose the key of a new session.
             self.flush()
             return {}
         return self.decode(row.session_data)

@@ -17,13 +17,13 @@ class Link(NamedTuple):
 
 
 class Chip(NamedTuple):
-    """A state as word and shape. Kinds: well, under, running, over, watch, refused, stopped."""
+    """A state as a word and a shape. Kinds: well, under, running, over, watch, refused, stopped."""
 
     kind: str
     word: str
 
 
-# The kinds of states by their words in the database; any other is "over".
+# Kinds of states by their values in the database; any other is "over".
 STATES = {
     **dict.fromkeys(("active", "done", "settled", "live", "succeeded"), "well"),
     **dict.fromkeys(("grace", "waiting", "failing"), "under"),
@@ -72,6 +72,6 @@ class Row:
 class Table:
     columns: Sequence[Column]
     rows: Sequence[Row]
-    # The sentence in place of no rows.
+    # The sentence for an empty table.
     empty: str = ""
     more: Link | None = None

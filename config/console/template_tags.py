@@ -24,7 +24,7 @@ from config.platform.problems.problem import instant as rfc3339
 register = template.Library()
 
 NOTHING = "–"
-# From what percent a share is of a kind, and has a shape.
+# The thresholds in percent of each kind and shape.
 SHARES = ((100, "over", "octagon"), (80, "near", "triangle"), (0, "under", ""))
 ROW_LINK = re.compile(r'(?s)<a href="/admin/(\w+)/(\w+)/[^"]+/change/[^"]*"[^>]*>(.*?)</a>')
 INSTANT = re.compile(r"\A(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z\Z")
@@ -38,7 +38,7 @@ def environment() -> str:
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """A small shape in the colour of the text; the words beside it say the same."""
+    """A decorative shape in the colour of the text."""
     return format_html('<span class="icon icon-{}" aria-hidden="true"></span>', name)
 
 
@@ -63,7 +63,7 @@ def cells(row: Row, columns: Iterable[Column]) -> list[tuple[Column, SafeString]
 
 @register.filter
 def cell(value: Any) -> SafeString:
-    """A table's cell, by what it holds."""
+    """Renders a cell of a table by its type."""
     match value:
         case Link(text, href, strong):
             css = SafeString(' class="strong"' if strong else "")  # nosec B308, B703
@@ -92,7 +92,7 @@ def acts(context: Context, buttons: Sequence[Any], activity: str, main: int = 1)
     first, source[:main] = source[:main], []
     alone: list[Mapping[str, Any]] = []
     if context["request"].user.has_perm("accounts.view_auditevent"):
-        # Alone it needs no menu.
+        # A single act needs no menu.
         (usual if usual or grave else alone).append({"url": activity, "label": "Activity"})
     return {"first": first, "usual": usual, "grave": grave, "alone": alone}
 
@@ -163,7 +163,7 @@ def reachable(context: Any, cell: str) -> SafeString:
     def shown(link: re.Match[str]) -> str:
         return link[0] if user.has_perm(f"{link[1]}.view_{link[2]}") else link[3]
 
-    # Takes links out of what is escaped.
+    # Removes the links from escaped text.
     return SafeString(ROW_LINK.sub(shown, conditional_escape(cell)))  # nosec B308, B703
 
 
@@ -210,7 +210,7 @@ def percent(part: int, whole: int | None) -> int | None:
 
 @register.simple_tag
 def share(used: int, cap: int | None) -> SafeString:
-    """A share of a cap as a bar and a number that is never cut; from 80 % a triangle, from 100 % an octagon."""
+    """Renders a share of a cap as a bar and a number; from 80 % with a triangle, from 100 % with an octagon."""
     part = percent(used, cap)
     if part is None:
         return SafeString('<span class="share quiet">no cap</span>')

@@ -26,7 +26,7 @@ SHOWN = 8
 
 
 class Line(NamedTuple):
-    """An item as an operator sees it, with the label and address of the action that they may take."""
+    """An item with the label and address of the action that this operator may take."""
 
     item: Item
     says: SafeString
@@ -53,7 +53,7 @@ def _licences(request: HttpRequest, now: datetime) -> dict[str, Any]:
 
 
 def _channels(request: HttpRequest, now: datetime) -> list[Any]:
-    """The channels as their list shows them, with whether it arrives at the CDN, and since when it is offered."""
+    """Returns the channels of the list, each with its state at the CDN and the time of its offer."""
     console: Any = admin.site.get_model_admin(ShellChannel)
     newest = Publication.objects.stored().order_by("release__channel_id", "-pk")
     ones = newest.distinct("release__channel_id")

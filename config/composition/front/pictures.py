@@ -22,7 +22,7 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
 def money(request: HttpRequest, now: datetime) -> Chart:
-    """Money and tokens of each day of the month, and what is still expected of it."""
+    """Money and tokens of each day of the month, with a forecast."""
     period = Period.of(now)
     course, days = Scope().course(period), period.days
     here = [course.days.get(day, Sums()) for day in days]
@@ -111,7 +111,7 @@ def _strips(
     hrefs: Sequence[str],
     more: Sequence[int] = (),
 ) -> list[Strip]:
-    """A strip for each column: unit, name, kind and values; what is expected comes on top of the first."""
+    """Returns a strip for each column: unit, name, kind and values; the forecast is added to the first."""
     told = [
         f"{label}: "
         + ", ".join(
@@ -132,7 +132,7 @@ def _strips(
 def _calls(
     request: HttpRequest, begins: Sequence[datetime], step: timedelta, numbers: Sequence[int]
 ) -> list[str]:
-    """The addresses of the calls of days or hours that have some, for who may list them."""
+    """Returns the addresses of the calls of days or hours, for operators who may list them."""
     may = request.user.has_perm("usage.view_usagerecord")
     return [
         calls_between(since, since + step) if may and number else ""

@@ -16,13 +16,13 @@ from psycopg_pool import ConnectionPool
 
 from config.platform.db.sessions import with_session
 
-# What a server needs beyond its own limit to say that the limit has been reached.
+# The time that a server needs beyond its own limit to report the timeout.
 MARGIN_SECONDS = 2.0
 # The first query on a new connection; as long as connecting itself may take.
 FIRST_ANSWER_SECONDS = 5.0
 # A threshold that an address gives for a pooler that cannot prepare.
 NEVER_PREPARED = 1_000_000
-# How often a wait looks up, as in psycopg.
+# The polling interval of a wait, as in psycopg.
 WAKE_SECONDS = 0.1
 _LIMIT = "SELECT extract(epoch FROM current_setting('statement_timeout')::interval)::float8"
 
@@ -77,7 +77,7 @@ class PooledConnection(psycopg.Connection[Any]):
         interval: float = WAKE_SECONDS,
         timeout: float | None = None,
     ) -> R:
-        """A wait with a timeout of its own, such as for notifications, keeps that."""
+        """A wait with its own timeout, such as for notifications, keeps it."""
         if timeout is not None:
             return super().wait(gen, interval, timeout)
         try:
@@ -86,7 +86,7 @@ class PooledConnection(psycopg.Connection[Any]):
             self._give_up()
             raise StalePlan("a prepared statement no longer fits") from error
         except psycopg.errors.ReadOnlySqlTransaction as error:
-            # Its server has become a replica, and another one takes the writes.
+            # The server has become a replica; another one takes writes.
             self._give_up()
             raise psycopg.OperationalError("the server takes no writes") from error
         except psycopg.OperationalError as error:
@@ -111,7 +111,7 @@ class PooledConnection(psycopg.Connection[Any]):
         return self.cursor()
 
     def _give_up(self) -> None:
-        """Closes this connection and replaces the idle ones: they share its fate, and the pool would try each."""
+        """Closes this connection and replaces the idle ones, which are probably lost too."""
         self.close()
         if pool := _django(self.alias).pool:
             pool.drain()
@@ -128,14 +128,14 @@ def release_connection(alias: str = DEFAULT_DB_ALIAS) -> None:
 
 
 def close_pool() -> None:
-    """Closes every connection of this process, for its end."""
+    """Closes every connection of this process as it exits."""
     for alias in connections:
         connections[alias].close()
         _django(alias).close_pool()
 
 
 def database_now() -> datetime:
-    """The time by the database, for what must not depend on one host's clock."""
+    """Returns the database's time, for decisions that must not depend on one host's clock."""
     now: datetime = called("now")
     return now
 

@@ -32,7 +32,7 @@ def refuse_other_encodings() -> None:
 
 
 def _fault(alias: str) -> str:
-    """Asked on a connection of its own, which is closed: processes that are forked later share none."""
+    """Queries on a connection of its own, and closes it: forked processes share none."""
     asked = connections[alias]
     # A part that runs without a database has Django's own placeholder here.
     if asked.vendor != "postgresql":

@@ -1,4 +1,4 @@
-"""Looks that may be late, for a replica: none that decides, bills a client, or follows an operator's own act."""
+"""Stale reads from a replica: none that decides, bills a client, or follows an operator's own act."""
 
 from datetime import datetime, timedelta
 from time import monotonic
@@ -10,18 +10,18 @@ from config.platform.db.connections import PooledConnection, called, release_con
 
 REPLICA = "replica"
 MOST_BEHIND = timedelta(minutes=5)
-# A frozen one keeps each look waiting.
+# A frozen replica would hold up every read.
 LEFT_ALONE_SECONDS = 30.0
 
 
 class ReplicaConnection(PooledConnection):
     alias = REPLICA
-    # By the monotonic clock; after it has not answered.
+    # Monotonic time of the next try after a failure.
     left_alone_until = 0.0
 
 
 class Look(NamedTuple):
-    """The database that answers, and until when it knows everything."""
+    """The database to read, and the time up to which it is complete."""
 
     alias: str
     at: datetime
@@ -40,7 +40,7 @@ def look(*, now: datetime) -> Look:
         release_connection(REPLICA)
         ReplicaConnection.left_alone_until = monotonic() + LEFT_ALONE_SECONDS
         return primary
-    # None of one that is no replica.
+    # None for a server that is no replica.
     if replayed is not None and called("pg_wal_lsn_diff", written, replayed) <= 0:
         at = now
     return primary if at is None or now - at > MOST_BEHIND else Look(REPLICA, at)

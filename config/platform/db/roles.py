@@ -63,7 +63,7 @@ def split(
     Rows of ``append_only`` tables are added and read. It may run again at any time, also while the service runs.
     """
     with owner.transaction():
-        # Two at once would change the same rights.
+        # Concurrent runs would change the same rights.
         owner.execute("SELECT pg_advisory_xact_lock(hashtext('split_database_roles'))")
         done = [_made(owner, role, password), *_taken_over(owner, role)]
         number = _grant(owner, role, append_only)
@@ -86,7 +86,7 @@ def _made(owner: psycopg.Connection[Any], role: str, password: str) -> str:
         return f"{role} exists."
     create = sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role))
     if password:
-        # Its verifier, because a password would stand in the server's log of statements.
+        # A verifier: the server's statement log would record a password.
         verifier = owner.pgconn.encrypt_password(password.encode(), role.encode(), b"scram-sha-256")
         create += sql.SQL(" PASSWORD {}").format(sql.Literal(verifier.decode()))
     try:

@@ -7,7 +7,7 @@ from config.platform.problems.problem import Fault, InvalidRequest
 
 
 class ChangedMeanwhile(InvalidRequest):
-    """Another edit has changed the same field since the form was shown; ``present`` holds the values by field."""
+    """A conflicting edit of the same field since the form was shown; ``present`` holds the values by field."""
 
     def __init__(self, present: Mapping[str, Any]) -> None:
         super().__init__(

@@ -38,7 +38,7 @@ CONSOLE = "/admin/"
 PAGES = (CONSOLE, "/account/")
 API, MODEL_CALLS = "/v1/", "/v1/llm/"
 MOVED, MOVED_AS_IT_IS = 301, 308
-# Where SDKs ask that have another base address than that of model calls.
+# Addresses that SDKs call with a base address outside of model calls.
 ASTRAY = re.compile(
     r"(?:/(?:api|openai|llm|v1))*/(?:chat|completions|responses|embeddings|messages|models)(?:/|$)"
 )
@@ -93,7 +93,7 @@ def render(request: HttpRequest, problem: Problem) -> HttpResponse:
         text.encode("utf-8", "replace"), status=problem.status, content_type=CONTENT_TYPE
     )
     if request.path_info.startswith(MESSAGES):
-        # Where these SDKs look for it.
+        # The place at which these SDKs read it.
         response["request-id"] = id_of(request)
     if request.path_info.startswith(MODEL_CALLS) and _stays_unauthenticated(problem):
         response["x-should-retry"] = "false"
@@ -263,7 +263,7 @@ def _answer_to(
 
 
 def _with_headers(response: HttpResponse, problem: Problem) -> HttpResponse:
-    # For the request's log line, and those who note refusals.
+    # For the log line of the request and the log of refusals.
     response.problem = problem  # type: ignore[attr-defined]
     response["Cache-Control"] = "no-store"
     if problem.status == 401:
