@@ -68,7 +68,7 @@ class QuietLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
         """Writes nothing."""
 
     def error(self, msg: Any, *args: Any, **kwargs: Any) -> None:
-        """Says which worker was killed; gunicorn assembles that text, and the log format writes none that is."""
+        """Logs which worker was killed; the log format drops gunicorn's assembled text."""
         if args[1:] == (SIGKILL.name,) and isinstance(args[0], int):
             log.error("worker_killed", extra={"pid": args[0], "signal": SIGKILL.name})
         else:
@@ -122,11 +122,11 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     ) -> None:
         self._idle.discard(sock)
         if req.version >= (1, 1) and not any(name == "HOST" for name, _ in req.headers):
-            # RFC 9112, 3.2; its parser lets pass what has no host.
+            # RFC 9112, 3.2; the parser accepts requests without a host.
             raise InvalidHeader("HTTP/1.1 requests need a Host header.", req)
         length = next((value for name, value in req.headers if name == "CONTENT-LENGTH"), "0")
         if length.isdecimal() and is_too_large(length, unquote(req.path)):
-            # A client that asks before it sends is told no, and nobody waits for what it may send all the same.
+            # A client that expects a 100 is refused, and a body that it sends anyway is not awaited.
             sock.refuse_body()
             if any(name == "EXPECT" for name, _ in req.headers):
                 req.force_close()
@@ -145,7 +145,7 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         self._idle.add(sock)
 
     def handle_error(self, req: Any, client: ClientConnection, addr: Any, exc: Any) -> None:
-        """Lets gunicorn log what it refuses and choose the status, and answers in our own words."""
+        """Lets gunicorn log a refusal and choose its status, and renders it as a problem."""
         unsent = server_refusals.Unsent()
         super().handle_error(req, unsent, addr, exc)
         if unsent.status is None:
@@ -183,7 +183,7 @@ def _allow_many_connections() -> None:
 
 
 def on_starting(server: Any) -> None:
-    """Refuses a database that could not hold what people send."""
+    """Refuses a database that cannot hold all of Unicode."""
     refuse_other_encodings()
 
 
@@ -201,12 +201,12 @@ def when_ready(server: Any) -> None:
 
 
 def on_reload(server: Any) -> None:
-    """Tells workers that are replaced from those of a service that stops."""
+    """Distinguishes replaced workers from those of a stopping service."""
     _reloads[0] = (_reloads[0] + 1) % 256
 
 
 def post_worker_init(worker: Any) -> None:
-    """Starts what runs beside requests: the watch over the job worker, and in the first process what is done once."""
+    """Starts background work: the watch over the job worker and, in the first process, one-time work."""
     serving.run(serving.started)
     if worker.age == 1:
         serving.run(serving.first_started)

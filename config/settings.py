@@ -89,7 +89,7 @@ LLM_FIRST_BYTE_TIMEOUT: float | None = env.number("LLM_FIRST_BYTE_TIMEOUT", None
 LLM_READ_TIMEOUT: float = env.number("LLM_READ_TIMEOUT", 60.0, above=True)
 LLM_KEEPALIVE_SECONDS: float = env.number("LLM_KEEPALIVE_SECONDS", 10.0, above=True)
 LLM_MAX_SECONDS: float = env.number("LLM_MAX_SECONDS", 600.0, above=True)
-# The least time between two reads of a stream whose answer flows; 0: each chunk as it comes.
+# The least time between two reads of a running stream; 0: each chunk at once.
 LLM_STREAM_PACE_MS: float = env.number("LLM_STREAM_PACE_MS", 0.0, most=1_000.0)
 # Charged for each second of silence of a call that was cut without a report.
 LLM_UNSEEN_TOKENS_PER_SECOND: float = env.number(
@@ -190,17 +190,17 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    # Outermost, so that no answer lacks its id, headers and log line, and all that follows knows the client's address.
+    # Outermost, so that every answer has its id, headers and log line, and later middleware the client's address.
     "config.platform.edge.outermost.EdgeMiddleware",
     # Before anything that can refuse or redirect a probe.
     "config.platform.edge.health.HealthMiddleware",
     # Around all that can fail.
     "config.platform.problems.rendering.ProblemMiddleware",
-    # Leads to https before anything else is said.
+    # Redirects to https before anything else.
     "django.middleware.security.SecurityMiddleware",
     # Files are for everybody: no limit counts them.
     "config.platform.edge.public_files.PublicFilesMiddleware",
-    # What is refused here costs no session and no query.
+    # Refusals here cost no session and no query.
     "config.platform.edge.ratelimits.limits.AddressLimitMiddleware",
     "config.platform.edge.body_limits.BodyLimitMiddleware",
     # Checks the host.
@@ -282,7 +282,7 @@ CSRF_TRUSTED_ORIGINS = [BASE_URL]
 CORS_ALLOW_HEADERS = [
     "accept", "authorization", "content-type", "idempotency-key", "if-none-match", "user-agent", "x-api-key",
     "x-client-request-id", "x-request-id",
-    # OpenAI's and Anthropic's SDKs, and what stands on them.
+    # OpenAI's and Anthropic's SDKs, and libraries built on them.
     "anthropic-beta", "anthropic-dangerous-direct-browser-access", "anthropic-user-profile-id", "anthropic-version",
     "anthropic-workspace-id", "openai-beta", "openai-organization", "openai-project",
     "x-stainless-arch", "x-stainless-async", "x-stainless-custom-poll-interval", "x-stainless-helper",
@@ -308,7 +308,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024 + 1
 AUTH_USER_MODEL = "accounts.User"
 AUTHENTICATION_BACKENDS = [
     "django.contrib.auth.backends.ModelBackend",
-    # Knows what operators' roles allow.
+    # Grants the rights of operators' roles.
     "config.composition.roles.RoleBackend",
 ]
 # One entry: with a second one, the time of a check would reveal dormant accounts.
@@ -331,7 +331,7 @@ _passkey_port = f":{urlsplit(BASE_URL).port}" if urlsplit(BASE_URL).port else ""
 OTP_WEBAUTHN_RP_ID = _passkey_host
 OTP_WEBAUTHN_RP_NAME = "Shell backend"
 OTP_WEBAUTHN_ALLOWED_ORIGINS = [f"{urlsplit(BASE_URL).scheme}://{_passkey_host}{_passkey_port}"]
-# A passkey stands beside the password, never in its place.
+# A passkey supplements the password and never replaces it.
 OTP_WEBAUTHN_ALLOW_PASSWORDLESS_LOGIN = False
 OTP_WEBAUTHN_HELPER_CLASS = "accounts.admin.second_factor.passkeys.PasskeyHelper"
 # Refused ceremonies are in the audit log.

@@ -85,6 +85,6 @@ def _keys() -> list[str]:
 
 @lru_cache(maxsize=8)
 def _cipher(key: str) -> AESGCM:
-    # Apart from what Fernet does with the same key.
+    # Separate from Fernet's use of the same key.
     derive = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"bound to a row and column")
     return AESGCM(derive.derive(key.encode()))

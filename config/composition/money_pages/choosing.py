@@ -63,7 +63,7 @@ class Chosen:
         return f"{reverse('admin:usage_and_money')}?{urlencode(chosen)}"
 
     def calls(self, day: date) -> str:
-        """The address of the calls of a day; their list knows one word besides the person."""
+        """Returns the address of a day's calls; their list takes one search word beside the person."""
         scope = self.scope
         word = scope.key_id or scope.client_id or scope.model
         looked_for = {"user__id__exact": scope.user_id, "q": word}

@@ -31,7 +31,7 @@ MODELS_SHOWN = 6
 
 
 class Month(NamedTuple):
-    """A client's month: what it has come to, where it will end, and by which models."""
+    """A client's month: cost so far, forecast, and models."""
 
     course: Course
     chart: Chart
@@ -78,7 +78,7 @@ def _chart(client: Client, course: Course, budget: Budget | None, period: Period
 
 
 def people_of(client: Client, *, by: HttpRequest, now: datetime) -> tuple[Table, list[User]]:
-    """The people who spent the most this month, and then others by email: their table, and themselves."""
+    """Returns the table of people and the people: those who spent most this month, then others by email."""
     period, operator = Period.of(now), cast("User", by.user)
     sees_usage = operator.has_perm("usage.view_monthlyusage")
     ranked: dict[Any, Sums] = {}

@@ -1,4 +1,4 @@
-"""Usage and money: who used and spent what, and where the month will end."""
+"""Usage and money: usage, costs and a forecast of the month."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -40,7 +40,7 @@ def page(request: HttpRequest) -> HttpResponse:
     if chosen.is_year:
         sums = chosen.scope.by_month(chosen.since, chosen.until)
     else:
-        # Also what a forecast looks back at.
+        # The forecast uses the same days.
         sums = chosen.scope.by_day(before, chosen.until)
     here = Course({day: row for day, row in sums.items() if day >= chosen.since}, {})
     if chosen.is_now:

@@ -19,7 +19,7 @@ ROWS = {"client": Client, "person": User, "key": PersonalKey}
 
 
 def ranking_of(chosen: Chosen, here: Course) -> Table:
-    """The first of a group with their sums, of what is shown ``here``."""
+    """Returns the top rows of a group with their sums, for the filters of ``here``."""
     by, scope, whole = chosen.by, chosen.scope, here.whole
     if by == "label" and not (scope.client_id or scope.user_id or scope.key_id):
         return Table([], [], "Choose a client, a person or a key: labels are read from its calls.")

@@ -51,7 +51,7 @@ FAILED = (500, 503)
 KINDS = ("input", "output", "cached_input", "cache_write", "reasoning")
 P = ParamSpec("P")
 _pairs: set[tuple[str, str]] = set()
-# Totals as last looked at, and what the garbage collector has taken since.
+# Totals at the last look, and the garbage collector's time since.
 _totals: dict[Counter, float] = {}
 _pauses: dict[int, int] = {}
 _pause_seconds: dict[int, float] = {}
@@ -131,7 +131,7 @@ def note_unknown_end(provider: str) -> None:
 
 
 def start() -> None:
-    """Looks every few seconds, for the life of this process, at what stands in it."""
+    """Samples the gauges of this process every few seconds, for its life."""
     try:
         if folder := os.environ.get(VARIABLE):
             reserve(Path(folder), os.getpid())
@@ -189,7 +189,7 @@ def time_pause(phase: str, facts: dict[str, Any]) -> None:
 
 
 def look() -> None:
-    """Notes what stands in this process now."""
+    """Sets the gauges of this process."""
     for kind, number in watch.under_way().items():
         metrics.OPEN.labels(kind).set(number)
     for name, answer in health.checks().items():
@@ -210,7 +210,7 @@ def look() -> None:
 
 
 def grow(counter: Counter, total: float) -> None:
-    """Adds what a total has grown by; that of a pool opened anew begins at nothing."""
+    """Adds the growth of a total, which restarts at zero with a new pool."""
     counter.inc(max(0, total - _totals.get(counter, 0)))
     _totals[counter] = total
 
@@ -241,7 +241,7 @@ def _standing() -> Iterator[Metric]:
     now = timezone.now()
     at_once = Q(scheduled_at=None)
     due = ProcrastinateJob.objects.filter(at_once | Q(scheduled_at__lte=now), status="todo")
-    # A job that is due at once has no scheduled time, and waits since its first event.
+    # A job due at once has no scheduled time; it waits since its first event.
     found = due.aggregate(
         number=Count("pk", distinct=True),
         planned=Min("scheduled_at"),

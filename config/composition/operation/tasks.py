@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 @periodic("* * * * *", name=NIGHT, queue="night")
 def run_night(timestamp: int) -> None:
-    """Every minute: runs what is left of the night, from ``NIGHTLY_AT`` on; most times nothing is."""
+    """Every minute from ``NIGHTLY_AT`` on: runs the rest of the nightly jobs, if any."""
     if settings.NIGHTLY_AT is None:
         return
     by = Actor(name="the worker, every night")

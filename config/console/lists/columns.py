@@ -29,7 +29,7 @@ def state(field: str, label: str = "") -> Callable[[Any], str]:
 
 
 def person(label: str = "person", *, linked: bool = True) -> Callable[[Any], str]:
-    """A list column for the person of a row, who has a page; not linked, it may open the row's."""
+    """A list column for the person of a row, linked to their page unless it opens the row's."""
     return _column("user", label, _linked if linked else str)
 
 
@@ -44,7 +44,7 @@ def tokens(field: str, label: str = "") -> Callable[[Any], str]:
 
 
 def act(label: str, said: str, address: Callable[[Any], str]) -> Callable[[Any], str]:
-    """A list column with the way to an action, where it has an address; ``said`` is the label with the row's name."""
+    """A list column with a link to an action, if there is one; ``said`` is the label with the row's name."""
 
     @admin.display(description="")
     def column(row: Any) -> str:
@@ -80,7 +80,7 @@ def _column(field: str, label: str, shown: Callable[[Any], str]) -> Callable[[An
 
 
 class ChoiceFilter(admin.SimpleListFilter):
-    """A filter by the choices it offers; any other value leaves the list whole."""
+    """A filter by its choices; any other value is ignored."""
 
     choices_of: ClassVar[Sequence[tuple[str, str]]] = ()
     # The lookup of the chosen value, if it is not the name of the parameter.

@@ -18,7 +18,7 @@ from django.http import HttpRequest, QueryDict
 from config.platform.db.connections import plan_for_values
 from config.platform.problems.problem import MalformedRequest
 
-# What a select of ``parts/filters.html`` is called: its value is a part of the address, "" for no filter.
+# The names of the selects in ``parts/filters.html``, whose values are parameters of the address; "" for no filter.
 FILTER = "filter"
 
 
@@ -59,7 +59,7 @@ class RestrictedChangeList(ChangeList):
 
 
 def expanded(given: QueryDict) -> str:
-    """The query of a list for what its form of filters has sent."""
+    """Returns the query of a list for its submitted filters."""
     kept = [(name, value) for name, values in given.lists() for value in values if name != FILTER]
     chosen = [pair for value in given.getlist(FILTER) for pair in parse_qsl(value)]
     return urlencode([(name, value) for name, value in [*kept, *chosen] if value])

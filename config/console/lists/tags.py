@@ -12,7 +12,7 @@ from django.utils.text import capfirst
 
 register = template.Library()
 
-# The kind of a column, by what its cells hold.
+# The kind of a column by the type of its cells.
 KINDS = {"number": 'class="number"', "chips": 'class="chip ', "time": "<time "}
 
 
@@ -54,7 +54,7 @@ def _kind(cells: Iterable[str]) -> str:
 
 
 def _labelled(cell: str, label: str, kind: str) -> SafeString:
-    # Django has escaped what stands in a cell.
+    # Django has escaped the cell.
     if "action-checkbox" in cell:
         return SafeString(cell)  # nosec B308, B703
     named = cell.replace('class="', f'data-label="{escape(label)}" class="{kind} ', 1)

@@ -61,7 +61,7 @@ def _write(request: HttpRequest, session: Session | None, address: str | None) -
     if address is not None:
         sent[_key(request)] = address
     data = {**session.get_decoded(), KEPT: dict(list(sent.items())[-MOST_KEPT:])}
-    # Updates the data alone, which leaves the session's expiry as it is.
+    # Updates the data alone and keeps the session's expiry.
     encoded = request.session.encode(data)
     Session.objects.filter(pk=session.pk).update(session_data=encoded)
 

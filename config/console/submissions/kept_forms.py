@@ -1,4 +1,4 @@
-"""Forms that an aged proof held up: kept in the operator's session while the proof is asked for, then shown again.
+"""Forms interrupted by a second proof: kept in the operator's session, then shown again.
 
 What was typed comes back into its form for one more click. Nothing is sent by itself: whatever is done was sent from a
 page that the operator has just seen, with its own guards against forged and double submissions. Secrets and files are
@@ -22,7 +22,7 @@ BACK = "You are confirmed. Nothing has been done yet: check what you typed, then
 def keep(
     request: HttpRequest, form: forms.BaseForm, *, page: str, also: Mapping[str, Sequence[str]]
 ) -> None:
-    """Keeps what was typed into a form, for the page that shows it again."""
+    """Keeps the input of a form for the page that shows it again."""
     secret = [name for name, field in form.fields.items() if _is_secret(field)]
     hidden = [field.html_name for field in form.hidden_fields()]
     left = {"csrfmiddlewaretoken", FIELD, *secret, *hidden}
@@ -47,7 +47,7 @@ def taken(request: HttpRequest) -> QueryDict | None:
 
 
 def clear_faults(form: forms.BaseForm, kept: Mapping[str, Any] | None) -> None:
-    """Says of secrets and files of a kept form that they are asked for again, in place of that they are missing."""
+    """Asks for the secrets and files of a kept form again, in place of calling them missing."""
     left = {name: field for name, field in form.fields.items() if kept and _is_secret(field)}
     for field in left.values():
         field.help_text = "Not kept while you confirmed: enter it again."

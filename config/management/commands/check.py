@@ -1,4 +1,4 @@
-"""Django's ``check``, which asks storage too; no other command does."""
+"""Django's ``check``, with a check of storage that no other command runs."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from releases.delivery.conditional_writes import storage_keeps_conditions
 
 
 class Command(check.Command):
-    """Registers what takes requests only here: every command runs the registered checks."""
+    """Registers the checks that send requests here only: every command runs the registered ones."""
 
     def handle(self, *labels: Any, **options: Any) -> None:
         register(storage_keeps_conditions, "storage")

@@ -1,6 +1,6 @@
-"""Django's ``migrate``, beside a service that goes on: it gives up a lock that is not free at once, and tries again.
+"""Django's ``migrate`` beside a running service: it gives up a lock that is not free at once, and retries.
 
-Everybody else who needs the table queues behind a statement that waits for it.
+A statement that waits for a table blocks all later ones.
 """
 
 import time
@@ -15,15 +15,15 @@ from config.platform.db.connections import called
 
 # Less than the second after which a server looks for deadlocks: it is the migration that gives way, never a call.
 LOCK_WAIT = "800ms"
-# Every fifth time: that look is also what ends an autovacuum in the way.
+# Every fifth time: the deadlock check also cancels an autovacuum in the way.
 LONGER_WAIT = "1500ms"
 PAUSE_SECONDS = 2.0
-# Some ten minutes: longer than jobs hold a table, shorter than nobody notices.
+# About ten minutes, longer than any job holds a table.
 ATTEMPTS = 200
 
 
 class Command(migrate.Command):
-    """Migrations that were applied stay; what is tried again is the one that was not."""
+    """Retries from the migration that failed; the applied ones stay."""
 
     def handle(self, *args: Any, **options: Any) -> None:
         for left in reversed(range(ATTEMPTS)):

@@ -39,7 +39,7 @@ class Command(BaseCommand):
         except NotSplit as obstacle:
             raise CommandError(str(obstacle)) from None
         except psycopg.Error as error:
-            # What the server says, which names objects and roles and no values.
+            # The server's message names objects and roles, no values.
             raise CommandError(
                 f"The owner was refused: {error.diag.message_primary or error}"
             ) from None

@@ -142,7 +142,7 @@ async def _run(connected: App, concurrency: int, longest: int, stop: asyncio.Eve
 
 
 class _PersistentJobManager(JobManager):
-    """Tries again to write down how a job ended, and leaves jobs of unknown tasks to another worker.
+    """Retries storing the end of a job, and leaves jobs of unknown tasks to another worker.
 
     The library's worker tries once, and the job would count as running for as long as this process lives. A job whose
     task it does not know fails there for good; but during an upgrade the next release has queued it.
@@ -222,7 +222,7 @@ class _RunningJobs:
             release_connection()
 
     async def until_one_exceeds(self, seconds: float) -> None:
-        """Waits until a job has run for longer than ``seconds``; the night has hours."""
+        """Waits until a job has run for longer than ``seconds``; nightly jobs may run for hours."""
         while True:
             for began, task in tuple(self._begun.values()):
                 most = max(seconds, queue.LONGEST_NIGHT_SECONDS) if task == queue.NIGHT else seconds

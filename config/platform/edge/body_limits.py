@@ -38,7 +38,7 @@ LIMITS: Mapping[str, int] = {
 }
 ELSEWHERE = 64 * KIB
 LENGTH_DIGITS = 12
-# What a body may take: so many seconds, and one for each so many bytes.
+# The time for a body: so many seconds, and one for each so many bytes.
 GRACE_SECONDS = 30.0
 BYTES_A_SECOND = 10_000
 # A body without a length is read in such pieces, each of which moves its deadline.
@@ -71,7 +71,7 @@ def is_too_large(length: str, path: str) -> bool:
     return len(length.lstrip("0")) > LENGTH_DIGITS or int(length) > limit_of(path)
 
 
-# Connections whose last body was given up: what still comes on them is the rest of it, and no request.
+# Connections whose last body was given up: further bytes are its rest, no request.
 cut: WeakSet[socket.socket] = WeakSet()
 
 
@@ -136,7 +136,7 @@ class _Timed(io.RawIOBase):
 
 
 class _Bounded(_Timed):
-    """A body without a length, counted while it is read; its time grows with what has come."""
+    """A body without a length, counted while it is read; its time grows with its size."""
 
     def __init__(self, environ: Environ, limit: int) -> None:
         super().__init__(environ, size=0)

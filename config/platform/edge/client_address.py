@@ -39,7 +39,7 @@ def find(request: HttpRequest) -> None:
             if not _trusted(client):
                 break
         if scheme := request.META.get("HTTP_X_FORWARDED_PROTO"):
-            # A scheme has no case (RFC 3986); Django compares it as it stands.
+            # Schemes are case-insensitive (RFC 3986), but Django compares them exactly.
             request.META["HTTP_X_FORWARDED_PROTO"] = scheme.lower()
     elif claims := [name for name in request.META if "FORWARDED" in name and CLAIM.match(name)]:
         for name in claims:

@@ -1,4 +1,4 @@
-"""A client's connection, on which the head of an answer leaves together with the beginning of its body.
+"""A client's connection, which sends the head of an answer together with the beginning of its body.
 
 gunicorn sends them apart, and most of what sending a small answer costs is to wake the other side.
 """
@@ -21,11 +21,11 @@ class ClientConnection(socket):
     head = b""
 
     def hold(self) -> None:
-        """Holds what is sent next."""
+        """Buffers the next send."""
         self._holds = True
 
     def flush(self) -> None:
-        """Sends what is held, unless the connection has been closed."""
+        """Sends the buffer, unless the connection has been closed."""
         self._holds = False
         if self._held and self.fileno() >= 0:
             self.sendall(b"")
@@ -64,7 +64,7 @@ class ClientConnection(socket):
         try:
             return super().recv(*args)
         except OSError as error:
-            # So gevent wakes who waits here while a stopping worker shuts this side. What has come is still there.
+            # Lets gevent wake a waiting reader when a stopping worker shuts this side. Received bytes stay readable.
             if error.errno != EBADF or self.fileno() < 0:
                 raise
             return super().recv(*args)

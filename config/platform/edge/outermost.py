@@ -1,4 +1,4 @@
-"""The outermost middleware: what every request is given and every answer has, whoever made it.
+"""The outermost middleware: the parts of every request and every answer.
 
 Within it stands the library for pages of other origins (``CORS_ORIGINS``), so that such a page may read every answer, a
 refusal and a health check too.

@@ -32,7 +32,7 @@ class Refused(NamedTuple):
     at: datetime
 
 
-# Called with each refused request while its answer waits, so they only take note; composition registers them.
+# Called with each refused request before its answer is sent, so they must be quick; composition registers them.
 refused: list[Callable[[Refused], object]] = []
 # Likewise, with route, status and seconds of each request.
 answered: list[Callable[[str, int, float], object]] = []
@@ -95,7 +95,7 @@ class _Stream:
         return chunk
 
     def close(self) -> None:
-        """Django calls it once, after the answer was sent or its client has left."""
+        """Called once by Django, after the answer was sent or its client has left."""
         request, response, started = self._facts
         # They name the answer, which names this: a circle, and all of a call hangs on it.
         del self._facts, self._chunks

@@ -39,7 +39,7 @@ UNREADABLE = "The first line or a header of this request is not valid HTTP."
 
 
 class Unsent:
-    """Stands for a connection and keeps what gunicorn would send, for its status alone."""
+    """A stand-in for a connection that records gunicorn's answer, for its status alone."""
 
     def __init__(self) -> None:
         self._kept = b""

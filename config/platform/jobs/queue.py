@@ -75,7 +75,7 @@ def task(**options: Any) -> Decorator:
 
 
 def periodic(cron: str, *, name: str, **options: Any) -> Decorator:
-    """Registers a task that the workers queue by the clock, once however many workers there are; one waits at most."""
+    """Registers a periodic task. It is queued once however many workers there are; at most one waits."""
     by_clock, queued = app.periodic(cron=cron), task(name=name, queueing_lock=name, **options)
     return lambda function: by_clock(queued(function))
 
@@ -98,7 +98,7 @@ async def rescue_jobs(manager: JobManager) -> None:
 
 async def _rescue(manager: JobManager, job: Job) -> None:
     if job.attempts >= BACKOFF.tries_again:
-        # After so many tries, the job may be what kills its workers.
+        # After so many tries the job itself may be killing its workers.
         await manager.finish_job(job, status=Status.FAILED, delete_job=False)
         return
     # A job that has killed several workers waits, so that the next worker runs other jobs first.

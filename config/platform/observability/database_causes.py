@@ -7,7 +7,7 @@ import logging
 
 from config.platform.observability.redaction import class_name
 
-# What a text of the driver or the server has in it; the first that is found says the cause.
+# Fragments of driver and server messages; the first match gives the cause.
 _CAUSES = {
     "password authentication failed": "password_refused",
     "no password supplied": "password_missing",
@@ -51,7 +51,7 @@ class Cause(logging.Filter):
 
 
 def cause_of(error: BaseException) -> str:
-    """One word for the cause; the error's class where the text says nothing that is known."""
+    """Returns a word for the cause, or the error's class for an unknown text."""
     text = str(error)
     if "does not exist" in text:
         for part, cause in _MISSING.items():

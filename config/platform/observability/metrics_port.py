@@ -30,7 +30,7 @@ def fold_ended(folder: Path) -> None:
         kind, _, number = file.stem.rpartition("_")
         if number == str(ENDED) or lives(number):
             continue
-        # What stood in a process has ended with it.
+        # Gauges of a process end with it.
         if not kind.startswith("gauge"):
             kept = MmapedDict(str(folder / f"{kind}_{ENDED}.db"))
             for key, value, _, _ in MmapedDict.read_all_values_from_file(str(file)):
@@ -40,7 +40,7 @@ def fold_ended(folder: Path) -> None:
 
 
 class _Folder:
-    """One reader, one scrape at a time: nobody sees an ended process twice."""
+    """One reader and one scrape at a time, so that no ended process is counted twice."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -16,10 +16,10 @@ from threading import Event, Thread
 
 log = logging.getLogger(__name__)
 
-# What config/platform/observability/metrics.py needs at most, by 64 KiB.
+# The size that config/platform/observability/metrics.py needs at most, in steps of 64 KiB.
 SMALL = 64 * 1024
 SIZES = {"histogram": 32, "counter": 8, "gauge_livesum": 1, "gauge_livemin": 1}
-# The number of no process: its files have what ended ones have counted.
+# A number of no process, whose files hold the counts of ended ones.
 ENDED = 0
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 LOOK_SECONDS = 2.0
@@ -32,7 +32,7 @@ def lives(number: str | int) -> bool:
 
 
 def begin(port: int) -> None:
-    """Makes the folder before the library is loaded, and removes those that killed services have left."""
+    """Makes the folder before the library is loaded, and removes those of killed services."""
     memory = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
     prefix = f"shell-metrics-{port}-"
     for left in memory.glob(f"{prefix}*"):
@@ -71,7 +71,7 @@ def _keep(master: int, listener: socket.socket, life: int) -> None:
     child = None
     while True:
         if os.getpid() != master:
-            # A forked process has this thread too, and none of its work. It knows no thread that could end.
+            # A forked process inherits this thread without its work.
             Event().wait()
         if child is None or not lives(child):
             child = os.posix_spawn(sys.executable, command, environ)

@@ -1,4 +1,4 @@
-"""Removes from a text what looks like a token, a key, a password or an email address.
+"""Masks apparent tokens, keys, passwords and email addresses in a text.
 
 Such text comes along by accident in messages, addresses and headers. A mark replaces only the part that matches:
 
@@ -115,7 +115,7 @@ def is_suspect(text: str) -> bool:
 
 
 def scrubbed(text: str) -> str:
-    """Returns the text without what looks like a secret."""
+    """Returns the text with apparent secrets masked."""
     if len(text) < _SHORTEST or not is_suspect(text):
         return text
     small, length = text.lower(), len(text)

@@ -1,4 +1,4 @@
-"""Sends messages to a syslog server (RFC 5424) and says whether it took them.
+"""Sends messages to a syslog server (RFC 5424) and reports whether it took them.
 
 By TCP and TLS (RFC 6587, 5425) the server has taken the messages once it has read the end of the connection and closed
 its side. By UDP (RFC 5426) nobody knows; on a local socket the other process has them in its queue.

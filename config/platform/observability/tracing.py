@@ -1,4 +1,4 @@
-"""Traces of requests and jobs, and of what they ask of others, sent to a collector by OTLP over HTTP.
+"""Traces of requests, jobs and their calls to other services, sent to a collector by OTLP over HTTP.
 
 Loaded only where a collector is set. OpenTelemetry sees WSGI, psycopg, redis and sessions of ``requests``; the own
 client works beneath those and has a span from here. Spans leave by an allow-list, without any words of a caller.
@@ -31,12 +31,12 @@ from config.platform.edge import request_log
 from config.platform.http import client
 from config.platform.runtime import request_id, serving
 
-# The event loop stands still while a batch is encoded.
+# Encoding a batch blocks the event loop.
 BATCH = 64
 # How long an exiting process waits for a collector.
 LAST_SECONDS = 2.0
 _HTTP = ("http.request.method", "http.response.status_code", "error.type")
-# What leaves, by the kind of span. The server's name in a request is its caller's to choose.
+# Exported attributes by the kind of span. A caller chooses the server's name in a request.
 ALLOWED = {
     SpanKind.SERVER: (*_HTTP, "http.route", "shell.request_id"),
     SpanKind.CLIENT: (*_HTTP, "server.address", "db.system.name", "db.query.text"),
@@ -97,7 +97,7 @@ def send(request: PreparedRequest, sent: Callable[[], Response]) -> Response:
 
 
 class _Traceparent(TraceContextTextMapPropagator):
-    """Neither ``baggage`` nor ``tracestate``: what callers put there is no provider's to read."""
+    """Neither ``baggage`` nor ``tracestate``: callers' values are not for providers."""
 
     def extract(self, carrier: Any, context: Any = None, getter: Any = default_getter) -> Any:
         return super().extract({"traceparent": getter.get(carrier, "traceparent") or ()}, context)
@@ -107,7 +107,7 @@ class _Exporter(OTLPSpanExporter):
     _loses = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        # A look at the database or cache that neither a request nor a job has asked for is no trace.
+        # Queries outside of requests and jobs are no traces.
         told = [_allowed(each) for each in spans if each.parent or each.kind != SpanKind.CLIENT]
         result = super().export(told) if told else SpanExportResult.SUCCESS
         if self._loses != (result is not SpanExportResult.SUCCESS):
@@ -117,7 +117,7 @@ class _Exporter(OTLPSpanExporter):
 
 
 def _allowed(span: ReadableSpan) -> ReadableSpan:
-    """Without its events and the text of its status, which repeat what errors say."""
+    """Drops the events and the text of the status, which repeat errors."""
     given = span.attributes or {}
     kept = {name: given[name] for name in ALLOWED.get(span.kind, ()) if name in given}
     # The library's name of a request ends in its path.

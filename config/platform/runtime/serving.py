@@ -12,7 +12,7 @@ Hook = Callable[[], object]
 started: list[Hook] = []
 # Once the service serves, in one of its processes alone.
 first_started: list[Hook] = []
-# The master kills the process soon: what still runs has to end.
+# The master kills the process soon; running calls have to end.
 grace_over: list[Hook] = []
 # Once the worker of queued jobs works.
 worker_started: list[Hook] = []

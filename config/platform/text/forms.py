@@ -51,7 +51,7 @@ def email_spellings(email: str) -> set[str]:
 
 
 def _lower(text: str) -> str:
-    # Lower case may compose anew, and a composed letter have another lower case.
+    # Lower case may recompose, and a composed letter may have another lower case.
     return normalize("NFC", normalize("NFC", text).lower())
 
 

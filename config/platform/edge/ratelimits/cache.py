@@ -19,7 +19,7 @@ from config.platform.edge.ratelimits.process_counters import ProcessCounters
 from config.platform.edge.ratelimits.redis_counters import Away, RedisCounters
 
 T = TypeVar("T")
-# Named like the limits' keys, so that a user who may count those may count this.
+# Named like the limits' keys, so that a Redis user with access to those has access to this.
 PROBE = "rl:{health}"
 Counters = ProcessCounters | RedisCounters
 
@@ -87,7 +87,7 @@ class CounterCache(BaseCache):
         self._run(lambda counters: counters.clear(prefix))
 
     def take(self, key: str, *, limit: int, seconds: int) -> int:
-        """Counts one while the count is below ``limit``; returns 0, or the milliseconds until it begins anew."""
+        """Counts one while the count is below ``limit``; returns 0, or the milliseconds until it resets."""
         full_key = self.make_key(key)
 
         def take(counters: Counters) -> int:
@@ -100,7 +100,7 @@ class CounterCache(BaseCache):
         return self._run(take)
 
     def give_back(self, key: str) -> None:
-        """Takes back what :meth:`take` has counted, where it is still counted."""
+        """Takes back a count of :meth:`take`, if its window has not ended."""
         full_key = self.make_key(key)
         # It may have been counted here while Redis was away.
         if not _process.give_back(full_key):

@@ -64,7 +64,7 @@ class Window(NamedTuple):
     seconds: int
 
     def headers(self) -> dict[str, str]:
-        """The headers in which OpenAI says it."""
+        """Returns OpenAI's headers for it."""
         return {
             "x-ratelimit-limit-requests": str(self.limit),
             "x-ratelimit-remaining-requests": str(self.left),
@@ -73,7 +73,7 @@ class Window(NamedTuple):
 
 
 def count(name: KeyedLimit, *, key: str, now: datetime, times: int = 1) -> Window:
-    """Spends one of a limit, or so many; raises ``RateLimited`` when too few were left for ``key``."""
+    """Counts one or more towards a limit; raises ``RateLimited`` when too few remain for ``key``."""
     for _ in range(times - 1):
         _spend(name, key, allowance(name), now=now)
     return _spend(name, key, allowance(name), now=now)
@@ -96,7 +96,7 @@ def _spend(
     usage: dict[str, Any] = get_usage(
         None, group=name, key=lambda *_: key, rate=rate, increment=not is_dry
     )
-    # The last second that time_left counts to belongs to this window still.
+    # The last second of time_left still belongs to this window.
     window = Window(
         allowed[0], max(0, usage["limit"] - usage["count"]), max(0, usage["time_left"]) + 1
     )

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 PAUSE_SECONDS = 1.5
 CONNECTIONS = 32
-# The count of a probe ends by itself, where nobody probes any more.
+# The count of a probe expires.
 PROBE_SECONDS = 60
 
 # ARGV: of each key the number to add, and the seconds that a new count lives, or 0.
@@ -117,7 +117,7 @@ class RedisCounters(Batches[_Count]):
         self.call(lambda client: [client.delete(key) for key in client.scan_iter(pattern, 1000)])
 
     def answers(self, key: str) -> bool:
-        """Returns whether Redis counts now, however long it has been away. ``key`` is for this alone.
+        """Returns whether Redis counts now, even while it is considered away. ``key`` is for this alone.
 
         One that is full, a replica or forbidden to its user reads well and counts nothing.
         """

@@ -19,7 +19,7 @@ Client = Redis | RedisCluster
 SINGLE = {"redis", "rediss", "unix"}
 CLUSTER = "redis+cluster"
 PORTS = {"redis+sentinel": 26379, CLUSTER: 6379}
-# Python's own parser knows one host, and its versions differ about several of which one stands in brackets.
+# Python's parser knows one host, and its versions differ about several with one in brackets.
 SEVERAL = re.compile(
     r"(?:(?P<username>[^:/?#]*)(?::(?P<password>[^/?#]*))?@)?(?P<hosts>[^@/?#]+)/?(?P<service>[^/?#]*)/?"
 )
@@ -29,7 +29,7 @@ TIMEOUTS = {"socket_timeout": SOCKET_SECONDS, "socket_connect_timeout": SOCKET_S
 
 
 def client_of(address: str) -> Client:
-    """Returns a client that gives up soon and leaves trying again to its caller."""
+    """Returns a client with short timeouts and no retries."""
     retry = Retry(NoBackoff(), 0)
     if _scheme(address) in SINGLE:
         return Redis.from_url(address, protocol=2, retry=retry, **TIMEOUTS)
@@ -45,7 +45,7 @@ def client_of(address: str) -> Client:
 
 
 def check(address: str) -> None:
-    """Raises ``ValueError`` for what is no address of a Redis."""
+    """Raises ``ValueError`` for an invalid Redis address."""
     if _scheme(address) not in SINGLE:
         parsed(address)
         return
