@@ -25,6 +25,8 @@ WORDS = {
     "whom",
 }
 WORD = re.compile(r"[A-Z]?[a-z]+")
+# A test's name is a sentence of its own, not the rest of the one before.
+CONTINUED = re.compile(r"test_(nor|and|so|but|of|those|who|whom)_")
 # Exceptions by name, at most 20; one that is mended goes.
 ALLOWED = {"0001_items_are_told", "Item", "ToldItem", "by_mail", "items", "whom"}
 
@@ -62,3 +64,8 @@ def test_names_of_the_product_are_terms_of_the_field() -> None:
         and WORDS & {each.lower() for each in WORD.findall(name)}
     }
     assert metaphors == set()
+
+
+def test_names_of_tests_are_whole_sentences() -> None:
+    continued = {place for place, name, _ in named() if ":" in place and CONTINUED.match(name)}
+    assert continued == set()

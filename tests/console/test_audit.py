@@ -73,7 +73,7 @@ def test_events_are_found_by_how_who_or_what_begins(
         assert set(listed(console, query)) == found, query
 
 
-def test_of_a_search_the_first_words_count(console: Browser, world: World) -> None:
+def test_the_first_words_of_a_search_count(console: Browser, world: World) -> None:
     assert listed(console, f"q={'acm ' * 10}nobody") == listed(console, "q=acm")
     assert listed(console, f"q={'acm ' * 5_000}") == listed(console, "q=acm")
     people = reverse("admin:accounts_user_changelist")

@@ -129,7 +129,7 @@ class TestThePage:
         assert spent == f"${sums / 1_000_000:,.2f}"
 
     @pytest.mark.parametrize("period", ["9999", "9999-12", "0001", "0001-01", "٢٠٢٦", "2026-13"])
-    def test_of_a_period_that_no_call_can_have_is_this_months(
+    def test_an_impossible_period_shows_this_month(
         self, console: Browser, used: dict[str, Any], period: str
     ) -> None:
         chosen = console.get(PAGE, {"period": period})
@@ -187,7 +187,7 @@ def content(response: Any) -> str:
 
 
 class TestFiles:
-    def test_of_daily_usage_say_what_the_page_says(
+    def test_files_of_daily_usage_agree_with_the_page(
         self, console: Browser, used: dict[str, Any], settings: Any
     ) -> None:
         rows = list(csv.DictReader(StringIO(content(console.get(f"{PAGE}export.csv")))))
@@ -202,7 +202,7 @@ class TestFiles:
         found = content(console.get(f"{PAGE}export.ndjson?client={used['other'].pk}&model=small"))
         assert [json.loads(line)["client"] for line in found.splitlines()] == ["=Borealis()"]
 
-    def test_of_a_key_are_none_because_daily_usage_knows_no_keys(
+    def test_a_key_has_no_file_because_daily_usage_knows_no_keys(
         self, console: Browser, used: dict[str, Any]
     ) -> None:
         assert console.get(f"{PAGE}export.csv", {"key": KEY}).status_code == 404
@@ -218,7 +218,7 @@ class TestFiles:
         client = used["client"].pk
         assert console.get(f"{PAGE}statement.csv?client={client}&month=never").status_code == 404
 
-    def test_of_a_statement_is_the_clients_month(self, used: dict[str, Any]) -> None:
+    def test_the_file_of_a_statement_is_the_clients_month(self, used: dict[str, Any]) -> None:
         browser, client = Browser(), used["client"]
         browser.force_login(operator_with("licensing"))
         table = browser.get(f"{PAGE}?client={client.pk}").context["statements"]
@@ -233,7 +233,7 @@ class TestFiles:
         lines = content(browser.get(PAGE + links["NDJSON"])).splitlines()
         assert [json.loads(line)["name"] for line in lines] == [row["name"] for row in rows]
 
-    def test_of_a_statement_of_all_is_a_line_for_each_client(
+    def test_the_file_of_all_statements_has_a_line_for_each_client(
         self, console: Browser, used: dict[str, Any]
     ) -> None:
         this = console.get(PAGE).context["statements"].rows[0]
@@ -242,7 +242,7 @@ class TestFiles:
         assert found == {"Acme": 2, "'=Borealis()": 2}
         assert sum(found.values()) == this.cells[2]
 
-    def test_of_a_statement_of_all_has_who_is_not_summed_yet(
+    def test_the_file_of_all_statements_includes_clients_not_summed_yet(
         self, console: Browser, used: dict[str, Any], plan: Plan, by: Actor
     ) -> None:
         late = create_client(name="Cumulus", plan=plan, by=by, now=timezone.now())
@@ -251,7 +251,7 @@ class TestFiles:
         rows = csv.DictReader(StringIO(content(console.get(asked))))
         assert [row["calls"] for row in rows if row["name"] == "Cumulus"] == ["1"]
 
-    def test_of_a_month_whose_last_call_still_runs_is_not_final(
+    def test_a_month_with_a_running_call_is_not_final(
         self, console: Browser, used: dict[str, Any]
     ) -> None:
         late = Period.of(timezone.now()).month_start - timedelta(minutes=1)

@@ -234,7 +234,7 @@ class TestAskedAgainBeforeASuspension:
         assert seen(returned) == ("active", None)
 
     @pytest.mark.parametrize("answer", [[], ["brand_new"], ["past_due", "brand_new"]])
-    def test_nor_where_the_second_answer_says_nothing(
+    def test_status_is_kept_where_the_second_answer_says_nothing(
         self, paying: Paying, by: Actor, now: datetime, answer: list[str]
     ) -> None:
         (licence,) = paying()
@@ -293,7 +293,7 @@ class TestAskedAgainBeforeASuspension:
         call_command("expire_grace", stdout=StringIO())
         assert seen(licence) == ("active", None)
 
-    def test_so_does_one_that_an_operators_word_hides(
+    def test_a_subscription_hidden_by_an_operators_decision_is_asked_again(
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
         """Else the end of the word would lock out who has paid."""
@@ -406,7 +406,9 @@ class TestThoseOfWhomNothingIsLearnt:
         assert states() == ["active"] * 6 + ["suspended"] * 2 + ["active"]
         assert len([path for path in stripe.asked if "limit=1&" in f"{path}&"]) == 2
 
-    def test_nor_where_graces_run_out(self, stripe: Stripe, paying: Paying, now: datetime) -> None:
+    def test_status_is_grace_where_stripe_does_not_answer_at_its_end(
+        self, stripe: Stripe, paying: Paying, now: datetime
+    ) -> None:
         paying(4)
         stripe.subscriptions = [(f"cus_{number}", "past_due") for number in range(4)]
         Licence.objects.update(billing_status="grace", billing_grace_until=now - DAY)

@@ -48,7 +48,7 @@ class TestDerivedColumns:
         )
         assert (changed.status, changed.grace_until) == ("suspended", None)
 
-    def test_and_an_operators_active_hides_billings_grace(self, licence: Licence) -> None:
+    def test_an_operators_active_hides_billings_suspension(self, licence: Licence) -> None:
         changed = by_sql(
             "billing_status = 'suspended', operator_status = 'active', operator_reason = 'goodwill'"
         )

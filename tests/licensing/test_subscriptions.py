@@ -208,7 +208,7 @@ class TestProducts:
         with pytest.raises(BillingUnavailable, match="no list"):
             statuses_by_customer()
 
-    def test_who_pays_for_something_else_stays_as_it_is_and_is_named(
+    def test_a_client_that_pays_for_something_else_keeps_its_status_and_is_named(
         self, stripe: Stripe, paying: Paying
     ) -> None:
         paying(2)

@@ -39,7 +39,7 @@ class TestBrake:
     @pytest.mark.parametrize(
         ("clients", "allowed"), [(1, 10), (200, 10), (219, 10), (220, 11), (1000, 50)]
     )
-    def test_of_many_one_in_twenty(self, clients: int, allowed: int) -> None:
+    def test_one_in_twenty_of_many_clients_is_allowed(self, clients: int, allowed: int) -> None:
         assert suspension_guard.limit(clients) == allowed
 
     def test_exactly_one_in_twenty_go_and_one_more_does_not(
@@ -232,7 +232,7 @@ class TestBrake:
         assert end_operator_graces(by=by, now=now) == 11
         assert Licence.objects.filter(status="suspended").count() == 11
 
-    def test_those_whom_an_operator_keeps_are_not_counted(
+    def test_clients_kept_by_an_operator_are_not_counted(
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
         paying(11)

@@ -150,7 +150,7 @@ class TestAnUpgrade:
         assert row.fetches == "no"
         assert "as before the upgrade: default." in warned(now)
 
-    def test_of_an_installation_without_people_leaves_nothing_on(self, settings: Any) -> None:
+    def test_an_empty_installation_leaves_nothing_on(self, settings: Any) -> None:
         settings.LLM_BASE_URL = OURS
         Provider.objects.get_or_create(name="default")
         self.migrate()

@@ -411,7 +411,7 @@ class TestVectors:
         assert written.count(self.NUMBERS.encode()) == 2
         assert loads(written)["usage"] == {"prompt_tokens": 4, "total_tokens": 4}
 
-    def test_of_the_other_form_are_converted(self) -> None:
+    def test_vectors_of_the_other_form_are_converted(self) -> None:
         asked = embeddings.parse({"input": "a", "encoding_format": "base64"})
         answer, _, _ = Embeddings().answer(self.told(self.NUMBERS), target=target(), request=asked)
         (item,) = loads(_encoded(answer))["data"]
@@ -420,7 +420,7 @@ class TestVectors:
         assert numbers == pytest.approx(loads(self.NUMBERS))
 
     @pytest.mark.parametrize("value", [NUMBERS.replace("2]", "NaN]"), f"[{NUMBERS}]"])
-    def test_of_another_form_are_read(self, value: str) -> None:
+    def test_vectors_of_an_unknown_form_are_read(self, value: str) -> None:
         answer, _, _ = Embeddings().answer(self.told(value), target=target())
         assert answer["data"][0]["embedding"][0] is not None
 

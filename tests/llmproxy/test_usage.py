@@ -195,7 +195,7 @@ def test_a_later_chunk_takes_nothing_back(usages: list[Any], known: tuple[int, .
     assert last_report("chat", *usages[1:], start=usages[0]) == TokenUsage(*known)
 
 
-def test_of_caches_that_do_not_fit_the_total_it_has_one() -> None:
+def test_one_of_two_caches_that_exceed_the_total_counts() -> None:
     caches = {"cached_tokens": 3000, "cache_creation_input_tokens": 2000}
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 2015, **caches}
     assert reported(usage) == TokenUsage(2010, 5, 3000, 0, 2000)

@@ -154,7 +154,7 @@ def test_a_repeated_or_replayed_publish_does_not_undo_it(
     assert not pipeline.publish(releases[0]).created
 
 
-def test_nor_does_it_while_storage_has_yet_to_follow(
+def test_a_downgrade_is_refused_while_storage_lags_behind(
     pipeline: Pipeline, releases: list[Release], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*args: Any) -> None:

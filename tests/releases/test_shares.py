@@ -491,7 +491,7 @@ def test_the_explanation_says_whether_a_shell_is_in_and_why(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_an_end_and_an_offer_to_all_at_once_one_is_refused(pipeline: Pipeline) -> None:
+def test_one_of_a_concurrent_end_and_offer_to_all_is_refused(pipeline: Pipeline) -> None:
     pipeline.publish(pipeline.release("1.0.0"))
     for number in range(1, 6):
         before, version = offered(None), f"1.{number}.0"

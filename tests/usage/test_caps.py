@@ -306,7 +306,7 @@ class TestPeriods:
 
 @pytest.mark.django_db
 class TestEffectiveCaps:
-    def test_and_one_of_that_host_is_refused_by_that_day_too(self, user: User) -> None:
+    def test_a_call_of_a_host_a_day_behind_is_refused_by_that_days_limit(self, user: User) -> None:
         done(ask(user, caps(daily=500)), prompt=250, output=249)
         with pytest.raises(DailyLimitReached) as refused:
             ask(user, caps(daily=500), now=NOON - timedelta(days=1))
@@ -316,7 +316,7 @@ class TestEffectiveCaps:
         assert balance(user_id=user.pk, plan=caps(500_000, 100_000), now=NOON).day_cap == 40_000
 
     @pytest.mark.parametrize("numbers_of_plan", [caps(None, 100), caps(100, None), ROOMY])
-    def test_and_none_where_a_monthly_cap_is_empty(
+    def test_there_is_no_daily_limit_where_a_monthly_cap_is_empty(
         self, user: User, numbers_of_plan: PlanCaps
     ) -> None:
         assert balance(user_id=user.pk, plan=numbers_of_plan, now=NOON).day_cap is None

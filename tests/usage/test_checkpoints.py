@@ -68,7 +68,7 @@ class TestNoting:
         assert settle_abandoned(now=database_now()) == 0
         assert settle_abandoned(now=database_now() + timedelta(seconds=61)) == 1
 
-    def test_nor_does_it_live_longer_because_of_it(self, user: User) -> None:
+    def test_a_checkpoint_does_not_extend_a_call_beyond_a_minute(self, user: User) -> None:
         call = ask(user, ROOMY)
         expires = UsageRecord.objects.get().expires_at
         checkpoint([SoFar(call.record_id, 1, 1, None, P)])

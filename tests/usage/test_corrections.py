@@ -147,14 +147,14 @@ class TestALoweredCharge:
         assert event.after == again.before
         assert again.after["output_tokens"] == 16
 
-    def test_of_a_month_that_is_over_leaves_this_one_as_it_is(self, user: User, by: Actor) -> None:
+    def test_a_lowered_charge_of_a_past_month_leaves_this_one(self, user: User, by: Actor) -> None:
         call = charged(user, input=9_000, output=800)
         charged(user, now=DECEMBER, input=10, output=5)
         lower(call, by, to=(0, 0))
         assert_totals_are_the_ledger(user, month=call.period, day_used=0)
         assert_totals_are_the_ledger(user, month=DECEMBER.date(), day_used=15)
 
-    def test_of_another_day_leaves_today_as_it_is(self, user: User, by: Actor) -> None:
+    def test_a_lowered_charge_of_another_day_leaves_today(self, user: User, by: Actor) -> None:
         call = charged(user, input=9_000, output=800)
         charged(user, now=NOON + timedelta(days=1), input=10, output=5)
         lower(call, by, to=(1_000, 0))

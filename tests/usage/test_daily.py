@@ -114,7 +114,7 @@ class TestDailyUsage:
         assert counted() == ledger()
         assert sum(row[0] for row in counted().values()) == 60
 
-    def test_of_a_clients_month_is_its_statement(
+    def test_daily_usage_of_a_clients_month_is_its_statement(
         self, people: list[User], organisation: Client
     ) -> None:
         use(people, calls=40)
@@ -259,7 +259,9 @@ class TestDailyUsage:
         assert not [sql for sql in asked if sql.startswith(("INSERT", "UPDATE", "DELETE"))]
         assert len([sql for sql in asked if sql.startswith("SELECT")]) <= 4
 
-    def test_of_an_erased_person_stays_as_the_ledger_does(self, user: User, by: Actor) -> None:
+    def test_daily_usage_of_an_erased_person_stays_like_the_ledger(
+        self, user: User, by: Actor
+    ) -> None:
         end(user, ask(user), output=5)
         count_days(now=NOON)
         erase_user(user_id=user.pk, email=user.email, reason="They asked.", by=by, now=NOON)

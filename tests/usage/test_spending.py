@@ -29,7 +29,7 @@ class TestSpending:
         count_days(now=NOON)
 
     @pytest.mark.parametrize("name", ["client_id", "user_id", "model", "provider", "key_id"])
-    def test_of_some_calls_is_their_sum(self, name: str) -> None:
+    def test_spending_of_some_calls_is_their_sum(self, name: str) -> None:
         value = getattr(UsageRecord.objects.filter(key_id=KEY)[0], name)
         calls = UsageRecord.objects.filter(**{name: value})
         found = Scope(**{name: value}).by_day(NOVEMBER, UNTIL)
@@ -64,7 +64,9 @@ class TestSpending:
         assert {each: sums.calls for each, sums in ranked} == calls
         assert Scope().ranking(group, NOVEMBER, UNTIL, most=1) == ranked[:1]
 
-    def test_of_a_group_is_known_by_day(self, people: list[User], organisation: Client) -> None:
+    def test_spending_of_a_group_is_known_by_day(
+        self, people: list[User], organisation: Client
+    ) -> None:
         found = Scope().costs_of("person", [people[1].pk], NOVEMBER, UNTIL)
         days = Scope(user_id=people[1].pk).by_day(NOVEMBER, UNTIL)
         assert found == {people[1].pk: {day: sums.cost for day, sums in days.items()}}
@@ -87,7 +89,7 @@ class TestAForecast:
         assert found[self.today] == found[date(2026, 11, 30)] == 25
         assert found[date(2026, 11, 24)] == 0
 
-    def test_of_today_is_what_is_still_missing(self) -> None:
+    def test_a_forecast_of_today_is_the_rest_of_the_day(self) -> None:
         week_ago = self.today - timedelta(weeks=1)
         assert self.expected({week_ago: 30, self.today: 10})[self.today] == 20
         assert self.expected({week_ago: 30, self.today: 70})[self.today] == 0
@@ -104,7 +106,7 @@ class TestAForecast:
         mondays = {self.today - timedelta(weeks=1): 20, self.today - timedelta(weeks=2): 20}
         assert spread({**even, **mondays}, period) == 7
 
-    def test_of_a_new_client_is_nothing(self) -> None:
+    def test_a_forecast_of_a_new_client_is_nothing(self) -> None:
         found: Any = self.expected({})
         assert len(found) == 8
         assert set(found.values()) == {0}

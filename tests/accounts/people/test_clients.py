@@ -131,7 +131,7 @@ def test_a_client_is_found_by_a_name_that_looks_alike(
     assert find_client(known.strip()) == organisation
 
 
-def test_of_a_pair_of_before_each_is_found_by_its_own_name(
+def test_each_of_two_earlier_look_alikes_is_found_by_its_own_name(
     organisation: Client, plan: Plan, by: Actor, now: datetime
 ) -> None:
     other = create_client(name="Borealis", plan=plan, by=by, now=now)
@@ -203,7 +203,7 @@ def test_names_of_all_scripts_are_kept(plan: Plan, by: Actor, now: datetime, nam
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_many_clients_of_one_name_made_at_once_one_is(
+def test_one_of_many_concurrent_clients_with_one_name_is_created(
     plan: Plan, by: Actor, now: datetime
 ) -> None:
     names = ["Cumulus Ltd", "CUMULUS  LTD", "cumulus\u00a0ltd", " CumuluS Ltd"]

@@ -328,7 +328,7 @@ class TestRowsOfTheReleaseBefore:
         lea.refresh_from_db()
         assert lea.email_form == "new@acme.test"
 
-    def test_of_a_pair_the_older_has_the_form_and_each_is_found_by_the_own_text(
+    def test_the_older_of_a_pair_has_the_form_and_each_is_found_by_its_own_text(
         self, lea: User, younger: User
     ) -> None:
         assert fill_email_forms() == 0

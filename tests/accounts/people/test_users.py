@@ -135,7 +135,7 @@ def test_a_person_without_a_client_any_more_cannot_sign_in(
 
 
 @pytest.mark.django_db
-def test_whom_the_ledger_refers_to_is_not_deleted(
+def test_a_person_in_the_ledger_is_not_deleted(
     user: User, pair: TokenPair, by: Actor, now: datetime
 ) -> None:
     use(user, now)

@@ -147,7 +147,7 @@ class TestATokenThatIsTriedAgainAndAgain:
         assert [each["kind"] for each in evidence()] == ["concurrent", "revoked"]
         assert len(mailed()) == 2
 
-    def test_nor_more_where_its_session_had_ended_otherwise(
+    def test_is_one_event_where_its_session_had_ended_otherwise(
         self, first: str, user: User, by: Actor, now: datetime
     ) -> None:
         revoke_all(user_id=user.pk, by=by, reason="test", now=now)
@@ -156,7 +156,7 @@ class TestATokenThatIsTriedAgainAndAgain:
         assert len(evidence()) == 1
         assert len(mailed()) == 1
 
-    def test_and_does_not_hide_what_happens_to_another_session(
+    def test_does_not_hide_reuse_in_another_session(
         self, first: str, user: User, now: datetime
     ) -> None:
         other = sign_in(email=user.email, password=PASSWORD, device=DESK, now=now)

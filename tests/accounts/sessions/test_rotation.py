@@ -259,7 +259,7 @@ class TestTheEndOfASession:
             assert pair.expires_in == lasts(pair)
             assert 599 <= pair.expires_in <= 601
 
-    def test_nor_the_first_one_where_it_is_shorter_than_an_hour(
+    def test_the_first_token_ends_with_a_session_shorter_than_an_hour(
         self, user: User, signing_key: None, now: datetime, settings
     ) -> None:
         settings.SESSION_DAYS = 1 / 48

@@ -524,7 +524,7 @@ def test_all_who_wait_fail_at_once_where_the_server_is_away(
     assert books() == ["Emma"]
 
 
-def test_who_waited_for_a_flight_without_an_answer_does_not_wait_for_another(
+def test_an_execution_fails_fast_after_a_batch_that_timed_out(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "MOST", 1)

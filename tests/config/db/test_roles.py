@@ -90,7 +90,7 @@ def test_the_tables_of_the_service_are_taken_over_with_everything_in_them(place:
         place.run("DROP TABLE events", place.service)
 
 
-def test_where_nobody_is_a_superuser_the_role_that_made_both_lets_one_take_over(
+def test_the_creator_of_both_roles_lets_one_take_over_without_a_superuser(
     place: Place,
 ) -> None:
     """As on managed PostgreSQL."""

@@ -55,6 +55,6 @@ def test_many_addresses_do_not_fill_the_log() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_those_of_one_moment_leave_one_event() -> None:
+def test_refusals_of_one_moment_leave_one_event() -> None:
     race(*[lambda: noted("192.0.2.1")] * 4)
     assert addresses() == ["192.0.2.1"]
