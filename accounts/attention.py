@@ -1,4 +1,4 @@
-"""What of accounts needs attention."""
+"""Kinds of attention about accounts."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""What of licensing needs attention."""
+"""Kinds of attention about licensing."""
 
 from datetime import datetime, timedelta
 

@@ -102,7 +102,7 @@ ACTS = (
     Act(
         "route:factor_freed",
         "left the token factor of {} to be learned",
-        "a route's token factor left to nights again",
+        "a route's token factor learned automatically again",
         (Right("llmproxy.route_learn", ("licensing",)),),
     ),
     Act(

@@ -1,4 +1,4 @@
-"""What of the catalogue of models needs attention."""
+"""Kinds of attention about the catalogue of models."""
 
 from collections.abc import Iterator
 from datetime import datetime

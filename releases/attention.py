@@ -1,4 +1,4 @@
-"""What of releases needs attention."""
+"""Kinds of attention about releases."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta

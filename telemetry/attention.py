@@ -1,4 +1,4 @@
-"""What of telemetry needs attention."""
+"""Kinds of attention about telemetry."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What of usage needs attention."""
+"""Kinds of attention about usage."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta

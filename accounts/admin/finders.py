@@ -1,4 +1,4 @@
-"""What of accounts the console's search finds."""
+"""Finders of people, sessions and audit events for the console's search."""
 
 from django.db.models import Q
 

@@ -26,7 +26,7 @@ LARGEST = 2**63 - 1
 
 
 class Term:
-    """What was typed, and how rows are looked up by it."""
+    """A search term, with the lookups that it allows."""
 
     def __init__(self, typed: str) -> None:
         self.text = typed.strip().rstrip("…")[:LONGEST]
@@ -97,7 +97,7 @@ class Finder(NamedTuple):
         return list(rows.order_by(*self.order)[: SHOWN + 1])
 
     def is_it(self, row: Any, term: Term) -> bool:
-        """Whether the text is the row's id, or another name that it has alone."""
+        """Returns whether the text is the row's id, or another name that it has alone."""
         values = [row.pk, *(getattr(row, each) for each in self.whole)]
         names = chain.from_iterable(each if isinstance(each, list) else [each] for each in values)
         return not {term.name, term.email_form}.isdisjoint(str(each).lower() for each in names)

@@ -1,4 +1,4 @@
-"""What was told is a notification; mails of alerts have rows of their own.
+"""Renames items that are told to notifications, and gives mails of alerts rows of their own.
 
 The table of the webhook keeps its names, because processes of the release before write to it meanwhile.
 """

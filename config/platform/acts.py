@@ -16,7 +16,7 @@ RoleName = Literal["support", "licensing", "release", "auditor"]
 
 
 class Proof(StrEnum):
-    """When an action of the console asks for the second factor again, the latest proof being older than ten minutes."""
+    """The acts of the console that ask for the second factor again once the latest proof is older than ten minutes."""
 
     NONE = ""
     # The action hands out power, cannot be undone, decides which code shells run, or sends prompts elsewhere.

@@ -30,7 +30,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """What operators can do about the findings of a kind, of which they are notified.
+    """The step that operators can take about the findings of a kind, of which they are notified.
 
     ``after`` says when one is raised. ``is_mailed_by_rule`` where the rule that notices it mails its beginning itself.
     """

@@ -1,4 +1,4 @@
-"""What of licensing the console's search finds: clients, with the state of their licences."""
+"""The finder of clients, with the state of their licences, for the console's search."""
 
 from typing import Any
 

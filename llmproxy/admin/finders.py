@@ -1,4 +1,4 @@
-"""What of the model proxy the console's search finds."""
+"""Finders of models, providers and keys for the console's search."""
 
 from config.console.finders import Finder, Term, finders
 from llmproxy.models import LanguageModel, PersonalKey, Provider

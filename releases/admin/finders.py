@@ -1,4 +1,4 @@
-"""What of releases the console's search finds."""
+"""Finders of channels, releases and apps for the console's search."""
 
 from config.console.finders import Finder, finders
 from releases.models import AppVersion, MicroApp, ShellChannel, ShellRelease

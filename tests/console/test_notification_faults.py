@@ -35,7 +35,7 @@ OVER = f"Over: {MISSED}"
 
 
 class Operators:
-    """What operators get while alerts begin and end and ways of notifying fail."""
+    """Mails and posts that operators get while alerts begin and end and ways of notifying fail."""
 
     def __init__(self, server: Webhook, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
         self.webhook, self.now, self._patch = server, now, monkeypatch

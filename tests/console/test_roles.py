@@ -1,4 +1,4 @@
-"""What each role may look at and do in the console: apps declare it, and every page and action is tried.
+"""Each role may look at and do in the console what apps declare: every page and action is tried.
 
 Pages and actions are found in the code, so that a new one without a role fails here.
 """

@@ -25,7 +25,7 @@ def job_locks() -> Iterator[str]:
 
 
 def derivations() -> Iterator[str]:
-    """What keys are derived for, and salts of signatures and digests."""
+    """The purposes for which keys are derived, and salts of signatures and digests."""
     for place, call in calls("HKDF"):
         given = argument(call, "info")
         yield text(_beginning((given and reading.assigned(given, place)) or given), place) or ""
@@ -41,7 +41,7 @@ def _beginning(given: ast.expr | None) -> ast.expr | None:
 
 
 def session_keys() -> Iterator[str]:
-    """What is kept in sessions of the console."""
+    """The keys of the console's sessions."""
     for place in reading.places(lambda node: isinstance(node, ast.Subscript | ast.Call)):
         node = place.node
         if isinstance(node, ast.Subscript) and _is_session(node.value):
@@ -63,7 +63,7 @@ def _is_session(node: ast.expr) -> bool:
 
 
 def audit_members() -> Iterator[str]:
-    """What rules and pages read from ``before`` and ``after`` of events."""
+    """The members that rules and pages read from ``before`` and ``after`` of events."""
     for place in reading.places(lambda node: isinstance(node, ast.Subscript | ast.Call)):
         node = place.node
         if isinstance(node, ast.Subscript) and _is_of_event(node.value):
@@ -100,7 +100,7 @@ def loggers() -> Iterator[str]:
 
 
 def log_events() -> Iterator[str]:
-    """What alerts on logs look for."""
+    """The events that alerts on logs look for."""
     for place, call in calls("debug", "info", "warning", "error", "exception", "critical"):
         if ast.unparse(call.func).startswith(("log.", "logger.", "logging.")):
             yield from texts(argument(call, "msg", 0), place)

@@ -28,7 +28,7 @@ Name = tuple[str, str, str]
 
 
 def _stored_paths() -> Iterator[str]:
-    """Where published files are, whose bytes never change."""
+    """The paths of published files, whose bytes never change."""
     pointer = pointer_path("{channel}")
     yield from (pointer, f"{pointer}{SIGNATURE_SUFFIX}", bundle_path("{slug}", "{version}"))
 

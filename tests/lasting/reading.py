@@ -99,7 +99,7 @@ def _named(node: ast.Name | ast.Attribute, place: Place) -> object:
 
 
 def assigned(name: ast.expr, place: Place) -> ast.expr | None:
-    """What the function gives a name; several may be named in one line."""
+    """The values that the function gives a name; several may be named in one line."""
     for each in ast.walk(place.function) if place.function else ():
         if isinstance(each, ast.Assign):
             target, value = each.targets[0], each.value

@@ -66,7 +66,7 @@ def sealed_columns() -> Iterator[Part]:
 
 
 def migrations() -> Iterator[str]:
-    """Those on disk and those that they replace."""
+    """The migrations on disk and those that they replace."""
     for (label, name), each in MigrationLoader(None).disk_migrations.items():
         if label in OURS:
             yield f"{label}.{name}"
@@ -89,7 +89,7 @@ def _addresses(resolver: URLResolver, namespace: str, before: str) -> Iterator[P
 
 
 def commands() -> Iterator[Part]:
-    """Those of ours, each with its options."""
+    """The commands of this project, each with its options."""
     common = _options(BaseCommand())
     for name, label in get_commands().items():
         if isinstance(label, str) and label.rpartition(".")[2] in OURS:
@@ -104,7 +104,7 @@ def _options(command: BaseCommand) -> set[str]:
 
 
 def sessions() -> Iterator[str]:
-    """What Django and django-otp keep in a session."""
+    """The session keys of Django and django-otp."""
     yield from (SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY, DEVICE_ID_SESSION_KEY)
 
 
@@ -117,7 +117,7 @@ def session_values() -> Iterator[str]:
 
 
 def session_salts() -> Iterator[str]:
-    """Of what signs sessions and the cookie of messages."""
+    """The salts of sessions and of the cookie of messages."""
     yield import_string(f"{settings.SESSION_ENGINE}.SessionStore")().key_salt
     yield import_string(settings.MESSAGE_STORAGE).key_salt
 
@@ -133,7 +133,7 @@ def hashers() -> Iterator[str]:
 
 
 def entry_points() -> Iterator[str]:
-    """What images, supervisors and scripts start."""
+    """The modules that images, supervisors and scripts start."""
     yield settings.WSGI_APPLICATION
     for path in (ROOT / "Dockerfile", *(ROOT / "docs" / "examples").rglob("*")):
         if path.is_file():

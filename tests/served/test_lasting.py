@@ -1,4 +1,4 @@
-"""What the release 213cb5a1 left in the queue, in mails, with people and with browsers is understood after an upgrade.
+"""Jobs, mails, tokens and sessions that release 213cb5a1 left behind are understood after an upgrade.
 
 The code of that release made ``upgrade/213cb5a1.sql.gz`` and ``213cb5a1.json`` (``tests/drills/recording.py``): a job
 of each of its tasks, an operator's session with a proved second factor, a link of each kind, and tokens.

@@ -65,7 +65,7 @@ def _by_minute(points: Sequence[tuple[float, float]]) -> dict[int, float]:
 
 
 def _table(columns: Mapping[str, Mapping[int, float]]) -> Iterator[str]:
-    """Of each series the minute in the middle of its life and its last."""
+    """A row for each series: the minute in the middle of its life and its last."""
     yield "| mean of a minute (memory in MiB, PSS) | half way | at the end |"
     yield "|---|---|---|"
     for name, minutes in columns.items():

@@ -26,7 +26,7 @@ def rows() -> int:
 
 
 @pytest.mark.django_db
-def test_one_that_a_process_of_before_writes_is_on_its_record(user: User) -> None:
+def test_an_attempt_that_a_process_of_before_writes_is_on_its_record(user: User) -> None:
     call = ask(user)
     later = NOON + timedelta(seconds=1, microseconds=5)
     leave_attempt(call.record_id, "first", cost=None, asked_at=NOON, left_at=later)
@@ -57,7 +57,7 @@ def unmoved(user: User, transactional_db: None) -> Iterator[list[UsageRecord]]:
         executor.migrate(executor.loader.graph.leaf_nodes())
 
 
-def test_those_of_before_are_moved_once_and_in_order(
+def test_attempts_of_before_are_moved_once_and_in_order(
     unmoved: list[UsageRecord], organisation: Client
 ) -> None:
     assert rows() == MANY

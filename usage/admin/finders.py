@@ -1,4 +1,4 @@
-"""What of usage the console's search finds."""
+"""Finders of calls and refusals for the console's search."""
 
 from config.console.finders import Finder, finders, short_id
 from usage.models import Refusal, UsageRecord

@@ -67,7 +67,7 @@ def send(*, now: datetime) -> None:
 
 
 def _is_raised(name: str) -> bool:
-    """Whether the release before, which keeps no row, has mailed operators about a new alert."""
+    """Returns whether the release before, which keeps no row, has mailed operators about a new alert."""
     events = AuditEvent.objects.filter(action__in=(RAISED, CLEARED), target=name)
     last = events.order_by("-at", "-id").first()
     return bool(last and last.action == RAISED) and not rows().filter(name=name).exists()

@@ -52,7 +52,7 @@ def _items(kind: Kind, found: Rows, now: datetime, *, whole: bool) -> Iterator["
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What needs attention now: one row, or where there are many the number of those that are not named."""
+    """An item that needs attention now: one row, or where there are many the number of those that are not named."""
 
     kind: Kind
     row: Any
@@ -77,7 +77,7 @@ class Item:
 
     @property
     def whom(self) -> str:
-        """How many it concerns, as in "97 people"."""
+        """The number of people it concerns, as in "97 people"."""
         whom = "" if self.more else getattr(self.row, "whom", self.kind.whom)
         return counted(whom, "person", "people") if isinstance(whom, int) else whom
 

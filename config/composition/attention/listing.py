@@ -16,13 +16,13 @@ _last_found: list[Item] = []
 
 
 def items(*, now: datetime, operator: Any = None) -> list[Item]:
-    """What needs attention now of what an operator may see, by level and then the newest first."""
+    """The items that an operator may see, by level and then the newest first."""
     kinds = (each for each in in_order() if operator is None or operator.has_perm(each.right))
     return sorted(items_of(kinds, now=now), key=_urgency)
 
 
 def alerts(*, now: datetime) -> Iterator[Item]:
-    """What operators are notified of."""
+    """The items of which operators are notified."""
     kinds = (each for each in in_order() if each.alert)
     return (item for item in items_of(kinds, now=now, whole=True) if item.is_alert)
 

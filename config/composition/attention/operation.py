@@ -89,7 +89,7 @@ kinds.add(
     ),
     Kind(
         "queue", 30, JOBS, JOB, overdue_jobs, Level.ACT, then=counted_jobs,
-        alert=Alert("Start another, or raise `--concurrency`.", "10 minutes past due"),
+        alert=Alert("Start another worker, or raise `--concurrency`.", "10 minutes past due"),
     ),
     Kind(
         "failed_jobs", 40, JOBS, JOB, ProcrastinateJob.objects.filter(status="failed"), Level.ACT,
@@ -98,6 +98,6 @@ kinds.add(
     ),
     Kind(
         "night", 50, JOBS, "accounts.view_auditevent", nights,
-        alert=Alert("Read why, then run the command of that name.", "26 hours without success"),
+        alert=Alert("Read the job's error, then run the command of that name.", "26 hours without success"),
     ),
 )  # fmt: skip
