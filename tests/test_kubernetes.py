@@ -16,7 +16,7 @@ from django.conf import settings
 from config.platform.jobs.queue import GRACE_SECONDS
 from tests.kustomize import Manifest, containers, pod, rendered
 from tests.test_dockerfile import INSTRUCTIONS, services
-from tests.test_docs import variables as read_variables
+from tests.tools.variables import read_by_settings
 from tests.tools.wire import PATH
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "examples" / "kubernetes"
@@ -126,7 +126,7 @@ def test_every_variable_is_known_and_none_that_is_required_is_missing(
     manifests: list[Manifest],
 ) -> None:
     given = named(manifests, "ConfigMap", "shell")["data"]
-    known = read_variables()
+    known = read_by_settings()
     assert given.keys() <= known.keys()
     required = {name for name, call in known.items() if len(call.args) < 2 and not _default(call)}
     assert required == SECRET | (required & given.keys())

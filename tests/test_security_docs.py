@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_docs import CODE, NAMED, ROOT, rows, variables
+from tests.test_docs import CODE, NAMED, ROOT, rows
+from tests.tools.variables import read_by_settings
 
 DOCS = ROOT / "docs"
 TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
@@ -72,7 +73,7 @@ def test_the_inventory_of_keys_has_every_secret_of_the_settings() -> None:
     inventory = set(CODE.findall((DOCS / "keys.md").read_text()))
     secrets = {
         name
-        for name, call in variables().items()
+        for name, call in read_by_settings().items()
         if ast.unparse(call.func) == "secret" or TELLING.search(name)
     }
     assert {"SECRET_KEY", "LLM_API_KEY", "DATABASE_URL", "SENTRY_DSN"} <= secrets

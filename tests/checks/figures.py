@@ -1,4 +1,4 @@
-"""Sizes and shape of what is committed: ``python -m tests.checks.figures [REVISION …]`` shows other revisions beside it."""
+"""Sizes and shape of what is committed; ``python -m tests.checks.figures [REVISION …]`` shows others beside it."""
 
 import ast
 import json

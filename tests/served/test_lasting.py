@@ -18,7 +18,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from pytest_django.plugin import DjangoDbBlocker
 
 from accounts.models import AuditEvent, ConnectionRevocation, PasswordLink, SigningKey
-from config.models import ToldItem
+from config.models import Notification
 from config.platform.jobs.queue import RESETS
 from tests.lasting.files import listed
 from tests.served.browser import Browser, hidden_fields
@@ -166,7 +166,7 @@ def test_the_worker_runs_a_job_of_each_task(upgraded: Upgraded) -> None:
         assert not ProcrastinateJob.objects.filter(queue_name=RESETS, status="failed").exists()
         # Jobs have done what they were queued for, and did not only end.
         assert not ConnectionRevocation.objects.exists()
-        assert ToldItem.objects.get(name="worker").told_at is not None
+        assert Notification.objects.get(name="worker").notified_at is not None
         assert PasswordLink.objects.filter(user__email=ADA).count() == 2
         assert AuditEvent.objects.filter(action="nightly:done").exists()
     mails = [each.read_text() for each in (upgraded.folder / "mail").iterdir()]
