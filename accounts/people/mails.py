@@ -16,16 +16,16 @@ from config.platform.jobs.mail import deliver, queue_for_operators, queue_for_pe
 
 
 def token_reused(*, session: Session, evidence: dict[str, Any]) -> None:
-    """Informs operators of both uses of a replaced refresh token."""
+    """Informs operators of both uses of a replaced refresh token, without the name of the person."""
     if "ended_at" in evidence:
         ended = f"{evidence['ended_at']}, {evidence['ended_by']}"
         consequence = f"Its session had ended before ({ended}), so no access was possible."
     else:
         consequence = "Its session has been ended, and a mail informs the person."
     queue_for_operators(
-        subject=f"A refresh token of {session.user.email} was used twice",
+        subject="A refresh token was used twice",
         text=(
-            f"A refresh token of {session.user.email} was presented after it had been replaced. {consequence}\n\n"
+            f"A refresh token of this session was presented after it had been replaced. {consequence}\n\n"
             f"Kind:       {evidence['kind']}\n"
             f"First use:  {evidence['used_at']} from {evidence['used_from'] or 'an unknown address'}\n"
             f"Second use: {evidence['replayed_at']} from {evidence['replayed_from'] or 'an unknown address'}"
