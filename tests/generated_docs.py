@@ -80,7 +80,7 @@ def audit_rows() -> Iterator[list[str]]:
 
 def drawing() -> str:
     """Every import between rooms, for Mermaid."""
-    graph = grimp.build_graph("config", *sorted(OURS - {"config"}))
+    graph = grimp.build_graph("config", *sorted(OURS - {"config"}), cache_dir=None)
     imports = {
         (room_of(module), room_of(imported))
         for module in graph.modules
