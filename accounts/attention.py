@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db.models import QuerySet
 
 from accounts import forwarding
-from accounts.models import AuditEvent, ConnectionRevocation, Operator, Session, SigningKey
+from accounts.models import AuditEvent, ConnectionRevocation, Operator, Role, Session, SigningKey
 from accounts.sessions import reuse
 from config.platform.attention import ONE_PERSON, Alert, Finding, Kind, Level, kinds
 
@@ -60,6 +60,10 @@ kinds.add(
     Kind(
         "operators", 100, "Operators", "accounts.view_operator",
         Operator.objects.filter(client__isnull=False), shown=0,
+    ),
+    Kind(
+        "without_role", 105, "Operators", "accounts.view_operator",
+        Operator.objects.filter(is_active=True, is_superuser=False).exclude(groups__name__in=Role.values), shown=0,
     ),
     Kind(
         "connections", 280, "People", "accounts.view_connectionrevocation",

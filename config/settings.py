@@ -307,9 +307,10 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024 + 1
 
 AUTH_USER_MODEL = "accounts.User"
 AUTHENTICATION_BACKENDS = [
-    "django.contrib.auth.backends.ModelBackend",
-    # Grants the rights of operators' roles.
+    # Decides rights, by operators' roles alone, and so comes first.
     "config.composition.roles.RoleBackend",
+    # Signs in; sessions name it.
+    "django.contrib.auth.backends.ModelBackend",
 ]
 # One entry: with a second one, the time of a check would reveal dormant accounts.
 PASSWORD_HASHERS = ["accounts.hashers.GatedArgon2Hasher"]

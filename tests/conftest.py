@@ -61,6 +61,10 @@ class SecureClient(APIClient):
         return super().generic(*args, **{**kwargs, "secure": True})
 
 
+# As sessions of the console name it; the library would choose the first backend, which only decides rights.
+SIGNS_IN = "django.contrib.auth.backends.ModelBackend"
+
+
 class Browser(DjangoClient):
     """A browser on our pages, over https, at an address and in a request that the audit log can be asked for."""
 
@@ -77,6 +81,9 @@ class Browser(DjangoClient):
 
     def generic(self, *args: Any, **kwargs: Any) -> Any:
         return super().generic(*args, **{**kwargs, "secure": True})
+
+    def force_login(self, user: Any, backend: str | None = SIGNS_IN) -> None:
+        super().force_login(user, backend)
 
 
 @pytest.fixture(scope="session")

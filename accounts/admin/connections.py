@@ -19,7 +19,6 @@ class Disconnect(BulkAction):
     name = "disconnect"
     label = "Disconnect"
     message = "Connections removed: {number}."
-    permission = "delete"
     destructive = True
 
     def effects(self, target: Connection | None) -> Iterable[str]:
@@ -111,7 +110,6 @@ class Dismiss(BulkAction):
     name = "dismiss"
     label = "Forget"
     message = "Revocations forgotten: {number}."
-    permission = "delete"
     destructive = True
 
     def effects(self, target: ConnectionRevocation | None) -> Iterable[str]:

@@ -4,7 +4,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.core.exceptions import BadRequest, PermissionDenied
@@ -14,7 +14,6 @@ from django.urls import URLPattern, path
 from django.utils import timezone
 
 from accounts.audit import Actor
-from accounts.models import User
 from accounts.people.operators import actor_of
 from config.console.base import ConsoleAdmin
 from config.platform.db.replica import look
@@ -46,12 +45,7 @@ class ExportedList(ConsoleAdmin):
         raise NotImplementedError
 
     def may_export(self, request: HttpRequest) -> bool:
-        """Returns whether a role has the right; operators from before roles export what they may look at."""
-        label, model = self.opts.app_label, self.opts.model_name
-        operator = cast("User", request.user)
-        if operator.has_perm(f"{label}.{model}_export"):
-            return True
-        return not operator.roles and operator.has_perm(f"{label}.view_{model}")
+        return request.user.has_perm(f"{self.opts.label_lower}_export")
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None

@@ -80,15 +80,6 @@ class JoinedFilter(ChoiceFilter):
         }[value]
 
 
-class ClientPeopleAction(Action):
-    """An action on a client that adds people to it."""
-
-    def available(self, target: Client, *, by: HttpRequest) -> bool:
-        # Operators from before roles need two permissions: on the client, and this.
-        right = f"accounts.client_{self.name}"
-        return by.user.has_perm(right) or by.user.has_perm("accounts.add_user")
-
-
 class InvitationForm(forms.Form):
     emails = forms.CharField(
         widget=forms.Textarea(attrs={"rows": 6, "spellcheck": "false"}),
@@ -114,7 +105,7 @@ class InvitationForm(forms.Form):
         return text
 
 
-class InvitePeople(ClientPeopleAction):
+class InvitePeople(Action):
     name = "invite"
     label = "Invite people"
 
@@ -173,7 +164,7 @@ class SeenForm(forms.Form):
     file = forms.CharField(widget=forms.HiddenInput, required=False)
 
 
-class ImportPeople(ClientPeopleAction):
+class ImportPeople(Action):
     """Previews a file without any change, then imports it."""
 
     name = "import"

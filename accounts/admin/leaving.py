@@ -96,7 +96,6 @@ class ErasureForm(ReasonForm):
 class Erase(PersonAction):
     name = "erase"
     label = "Erase"
-    permission = "delete"
     form_class = ErasureForm
     destructive = True
     locks_out = True

@@ -22,10 +22,10 @@ from config.console.lists.columns import ChoiceFilter, moment, yes_no
 
 
 def role_names(operator: User) -> str:
-    """The roles of an operator; rights from before there were roles are named as what they are."""
+    """The roles of an operator, in words."""
     if not operator.is_staff:
         return ""
-    return ", ".join(sorted(operator.roles)) or "single rights from before roles"
+    return ", ".join(sorted(operator.roles)) or "none"
 
 
 class RolesForm(ReasonForm):
@@ -52,7 +52,6 @@ class NewOperator(Action):
     name = "add"
     label = "New operator"
     button = "Add operator"
-    permission = "add"
     form_class = NewOperatorForm
 
     def effects(self, target: None) -> Iterable[str]:
@@ -98,7 +97,7 @@ class ChangeRoles(OperatorAction):
 
     def effects(self, target: User) -> Iterable[str]:
         yield f"Roles of {target} now: {role_names(target)}."
-        yield "The change counts from the next request on. Single rights from before roles end."
+        yield "The change counts from the next request on."
 
     def initial(self, target: User, *, by: HttpRequest) -> dict[str, Any]:
         return {"roles": sorted(target.roles)}

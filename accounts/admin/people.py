@@ -76,7 +76,6 @@ class PersonForm(forms.Form):
 class AddPerson(Action):
     name = "add"
     label = "Add person"
-    permission = "add"
     form_class = PersonForm
 
     def effects(self, target: None) -> Iterable[str]:

@@ -44,7 +44,7 @@ def set_one_time_password(*, user_id: UUID, reason: str, by: Actor, now: datetim
     secret = new_code(LENGTH)
     with transaction.atomic():
         user = lock_person(user_id)
-        check_right(by=by, right="accounts.user_one_time", before_roles="accounts.change_user")
+        check_right(by=by, right="accounts.user_one_time")
         check_touch(user, by=by)
         if not user.is_active:
             raise Disabled

@@ -26,16 +26,15 @@ class LastOwner(InvalidRequest):
     default_detail = "This is the last owner. Make somebody else an owner first."
 
 
-def check_right(*, by: Actor, right: str, before_roles: str) -> None:
+def check_right(*, by: Actor, right: str) -> None:
     """Raises ``NotYourRight`` unless the actor has the right now.
 
-    ``before_roles`` is the permission that operators without a role may have instead. Commands and jobs have no
-    person (``id``) and are not asked: whoever starts them may do everything.
+    Commands and jobs have no person (``id``) and are not asked: whoever starts them may do everything.
     """
     if by.id is None:
         return
     operator = User.objects.filter(pk=by.id, is_staff=True).first()
-    if operator is None or not (operator.has_perm(right) or operator.has_perm(before_roles)):
+    if operator is None or not operator.has_perm(right):
         raise NotYourRight
 
 

@@ -127,7 +127,7 @@ def _just_added(
 def change_roles(
     *, user_id: UUID, roles: Collection[str], reason: str, by: Actor, now: datetime
 ) -> None:
-    """Gives and takes an operator's roles, from the next request on; single rights from before roles end.
+    """Gives and takes an operator's roles, from the next request on.
 
     An operator who belongs to a client, from before that was refused, may lose roles and gain none.
     """

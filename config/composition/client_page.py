@@ -45,7 +45,6 @@ class ClientForm(forms.Form):
 class AddClient(Action):
     name = "add"
     label = "Add client"
-    permission = "add"
     form_class = ClientForm
 
     def effects(self, target: None) -> Iterable[str]:
@@ -89,7 +88,6 @@ class Rename(Action):
 class DeleteClient(Action):
     name = "remove"
     label = "Delete"
-    permission = "delete"
     form_class = ReasonForm
     destructive = True
 

@@ -52,7 +52,6 @@ CALLS_SHOWN = 20
 class Delete(PersonAction):
     name = "remove"
     label = "Delete"
-    permission = "delete"
     destructive = True
     locks_out = True
 

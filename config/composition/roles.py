@@ -1,7 +1,7 @@
 """Operators' rights by their roles, from the acts and pages that the apps declare; what no role has is an owner's.
 
 Rights are the code's and groups hold nothing but their members, so that no row widens a role and an upgrade brings a
-new page or action with its roles. Operators from before roles keep the permissions that their rows give them.
+new page or action with its roles. Permissions of rows, which operators from before roles may have, count nowhere.
 """
 
 from collections.abc import Iterable
@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from django.contrib.auth.backends import BaseBackend
+from django.core.exceptions import PermissionDenied
 
 from accounts.models import Role, User
 from config.platform.acts import PAGES, RIGHTS, Proof
@@ -34,7 +35,10 @@ def wants_proof(right: str, *, people: Iterable[User | None]) -> bool:
 
 
 class RoleBackend(BaseBackend):
-    """Answers Django's questions for permissions by an operator's roles; it signs nobody in."""
+    """Answers Django's questions for permissions by an operator's roles; it signs nobody in.
+
+    A refusal is final, so that Django does not ask the backend that signs in, which knows the permissions of rows.
+    """
 
     def get_group_permissions(self, user_obj: Any, obj: Any = None) -> set[str]:
         # A right is for every row, and an anonymous user has neither rows nor roles.
@@ -42,6 +46,13 @@ class RoleBackend(BaseBackend):
             return set()
         return set().union(*map(rights_of, user_obj.roles))
 
+    def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
+        if perm not in self.get_group_permissions(user_obj, obj):
+            raise PermissionDenied
+        return True
+
     def has_module_perms(self, user_obj: Any, app_label: str) -> bool:
         rights = self.get_group_permissions(user_obj)
-        return any(right.startswith(f"{app_label}.") for right in rights)
+        if not any(right.startswith(f"{app_label}.") for right in rights):
+            raise PermissionDenied
+        return True

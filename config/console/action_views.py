@@ -58,9 +58,8 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return row if isinstance(row, get_user_model()) else getattr(row, "user", None)
 
     def may(self, request: HttpRequest, action: Action) -> bool:
-        """Returns whether an operator has the right of an action, by role or by permissions from before roles."""
-        before = f"{self.opts.app_label}.{action.permission}_{self.opts.model_name}"
-        return any(request.user.has_perm(right) for right in (self.right(action), before))
+        """Returns whether an operator has the right of an action."""
+        return bool(request.user.has_perm(self.right(action)))
 
     def right(self, action: Action) -> str:
         """The name of an action's right, by which an app declares it."""

@@ -121,8 +121,6 @@ class Action(ABC):
     form_class: ClassVar[type[Any]] = ReasonForm
     # A template that replaces the sentences on its effects.
     consequences: ClassVar[str] = ""
-    # The permission on its model that serves operators from before roles: add, change or delete.
-    permission: ClassVar[str] = "change"
     # True for actions that take something from people; the button is red.
     destructive: ClassVar[bool] = False
     # True to run in one transaction with the record of the submission. False for one that waits for other services.

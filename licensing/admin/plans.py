@@ -84,7 +84,6 @@ class ChangePlan(Action):
 class AddPlan(Action):
     name = "add"
     label = "Add plan"
-    permission = "add"
     form_class = PlanForm
 
     def form(self, target: None, data: Mapping[str, Any] | None, *, by: HttpRequest) -> PlanForm:

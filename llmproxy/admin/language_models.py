@@ -115,7 +115,6 @@ class SwitchOn(Action):
 class AddModel(Action):
     name = "add"
     label = "Add model"
-    permission = "add"
     form_class = OfferForm
 
     def effects(self, target: None) -> Iterable[str]:

@@ -60,7 +60,6 @@ class ChangedTermsForm(ReasonForm, TermsForm):
 class AddProvider(Action):
     name = "add"
     label = "Add provider"
-    permission = "add"
     form_class = TermsForm
 
     def effects(self, target: None) -> Iterable[str]:

@@ -106,7 +106,6 @@ class ChangedWayForm(ReasonForm, WayForm):
 class AddRoute(Action):
     name = "add"
     label = "Add route"
-    permission = "add"
     form_class = NewWayForm
 
     def effects(self, target: None) -> Iterable[str]:
@@ -147,7 +146,6 @@ class RemoveRoute(Action):
     name = "remove"
     label = "Remove route"
     question = "Remove the route {name}?"
-    permission = "delete"
     destructive = True
 
     def available(self, target: Route, *, by: HttpRequest) -> bool:

@@ -220,7 +220,6 @@ class AppVersionAdmin(ConsoleAdmin):
 class Unpin(Action):
     name = "unpin"
     label = "Remove the pin"
-    permission = "delete"
     destructive = True
 
     def effects(self, target: AppPin) -> Iterable[str]:

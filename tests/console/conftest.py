@@ -1,6 +1,6 @@
 """A world with something in every table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -17,10 +17,12 @@ from accounts.models import (
     Connection,
     ConnectionRevocation,
     RefreshToken,
+    Role,
     SigningKey,
     User,
 )
 from accounts.sessions.sign_in import Device, TokenPair
+from config.composition import roles
 from config.platform.encryption import encrypt
 from licensing.licences import create_client, set_operator_status
 from licensing.models import Plan, Standing
@@ -118,6 +120,20 @@ def make_operator_of_a_client(user: User) -> None:
     """Makes an operator as releases before roles could, without the trigger that refuses this now."""
     with without_triggers():
         User.objects.filter(pk=user.pk).update(is_staff=True)
+
+
+@pytest.fixture
+def operator_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Iterable[str]], User]:
+    """Makes an operator of every role but owner, all of which have the given rights alone."""
+
+    def operator_of(rights: Iterable[str]) -> User:
+        given = frozenset(rights)
+        monkeypatch.setattr(roles, "rights_of", lambda role: given)
+        user, _ = User.objects.get_or_create(email="helper@shell.test", is_staff=True)
+        user.put_roles({*Role.values} - {Role.OWNER})
+        return user
+
+    return operator_of
 
 
 @cache

@@ -3,16 +3,16 @@
 from datetime import datetime
 
 import pytest
-from django.contrib.auth.models import Permission
 from django.urls import reverse
 
 from accounts.audit import Actor
-from accounts.models import AuditEvent, Client, User
+from accounts.models import AuditEvent, Client, Role, User
 from licensing import suspension_guard
 from licensing.licences import create_client
 from licensing.models import Brake, Licence, Plan
 from licensing.suspension_guard import BrakeHeld
 from tests.conftest import Browser
+from tests.console.test_roles import operator_with
 
 pytestmark = pytest.mark.django_db
 CUSTOMER = "cus_NffrFeUfNV2Hib"
@@ -35,12 +35,6 @@ def page(brake: Brake, act: str = "change") -> str:
 
 def words(browser: Browser, address: str) -> str:
     return " ".join(browser.get(address).content.decode().split())
-
-
-def reader(*rights: str) -> User:
-    user = User.objects.create_user("reader@shell.test", is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=rights))
-    return user
 
 
 def test_the_front_page_leads_to_the_brake_until_it_is_confirmed(
@@ -135,7 +129,7 @@ def test_an_operator_who_may_only_look_changes_nothing(
     stranger: Browser, organisation: Client, plan: Plan, by: Actor, now: datetime
 ) -> None:
     brake = held(plan, by=by, now=now)
-    stranger.force_login(reader("view_brake", "view_licence", "view_client"))
+    stranger.force_login(operator_with(Role.AUDITOR))
     text = words(stranger, page(brake))
     assert "Debtor 00" in text
     assert "Confirm the suspensions" not in text
@@ -151,5 +145,5 @@ def test_an_operator_who_may_not_look_does_not_see_it(
     stranger: Browser, plan: Plan, by: Actor, now: datetime
 ) -> None:
     brake = held(plan, by=by, now=now)
-    stranger.force_login(reader("view_client"))
+    stranger.force_login(operator_with(Role.SUPPORT))
     assert stranger.get(page(brake)).status_code == 403

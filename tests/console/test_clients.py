@@ -3,19 +3,19 @@
 from datetime import datetime, timedelta
 
 import pytest
-from django.contrib.auth.models import Permission
 from django.urls import reverse
 from django.utils import timezone
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
-from accounts.models import AuditEvent, Client, User
+from accounts.models import AuditEvent, Client, Role, User
 from licensing.billing import sync
 from licensing.licences import set_customer, set_operator_status
 from licensing.models import Licence, Plan, Standing
 from releases.models import MicroApp
 from tests.conftest import Browser
 from tests.console.conftest import World
+from tests.console.test_roles import operator_with
 from tests.console.test_usage_and_money import use
 from tests.usage.test_budgets import allow
 from usage.models import Refusal
@@ -352,10 +352,7 @@ def test_a_client_without_people_goes_with_its_licence(
 def test_an_operator_who_may_only_look_is_offered_nothing_and_can_do_nothing(
     stranger: Browser, organisation: Client
 ) -> None:
-    from_afar = User.objects.create_user("reader@shell.test", is_staff=True)
-    rights = ("view_client", "view_licence", "view_user")
-    from_afar.user_permissions.set(Permission.objects.filter(codename__in=rights))
-    stranger.force_login(from_afar)
+    stranger.force_login(operator_with(Role.AUDITOR))
     text = words(stranger, page(organisation))
     assert "Change licence status" not in text
     assert "Rename" not in text

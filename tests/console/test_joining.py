@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -13,10 +12,11 @@ from django.urls import reverse
 
 from accounts.admin.joining import InvitationForm
 from accounts.audit import Actor
-from accounts.models import AuditEvent, Client, User
+from accounts.models import AuditEvent, Client, Role, User
 from accounts.people.invitations import MOST_PEOPLE, emails_in, invite
 from tests.accounts.people.test_invitations import queued
 from tests.conftest import Browser
+from tests.console.test_roles import operator_with
 
 pytestmark = pytest.mark.django_db
 
@@ -160,11 +160,7 @@ def test_another_kind_of_file_is_told_beside_the_field(
 def test_an_operator_who_may_not_add_people_can_neither_invite_nor_import(
     stranger: Browser, organisation: Client
 ) -> None:
-    helper = User.objects.create_user("helper@shell.test", is_staff=True)
-    helper.user_permissions.set(
-        Permission.objects.filter(codename__in=("view_client", "change_client"))
-    )
-    stranger.force_login(helper)
+    stranger.force_login(operator_with(Role.AUDITOR))
     for act in ("invite", "import"):
         assert page(organisation, act) not in stranger.get(page(organisation)).content.decode()
         stranger.post(page(organisation, act), {"emails": "x@acme.test", "text": "email\nx@a.test"})

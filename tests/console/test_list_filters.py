@@ -19,7 +19,7 @@ from django.urls import reverse
 from procrastinate.contrib.django.admin import ProcrastinateJobAdmin
 from procrastinate.contrib.django.models import ProcrastinateJob
 
-from accounts.models import AuditEvent, RefreshToken, User
+from accounts.models import AuditEvent, RefreshToken, Role, User
 from config.composition.money_pages.client import PEOPLE_SHOWN
 from config.composition.site import ConsoleSite
 from config.console.lists.filters import UnknownFilter
@@ -27,6 +27,7 @@ from telemetry.models import Event
 from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.console.test_pages import every_page
+from tests.console.test_roles import operator_with
 from usage.models import Refusal, UsageRecord
 
 pytestmark = pytest.mark.django_db
@@ -85,9 +86,7 @@ def links(browser: Browser, world: World) -> set[str]:
 @pytest.fixture
 def viewer(stranger: Browser) -> Browser:
     """A browser of somebody who may look at everything and do nothing."""
-    user = User.objects.create_user("viewer@shell.test", is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__startswith="view_"))
-    stranger.force_login(user)
+    stranger.force_login(operator_with(Role.AUDITOR))
     return stranger
 
 

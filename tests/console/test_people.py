@@ -1,17 +1,18 @@
 """Acts on people: confirmed first, done by the rule, and audited with actor and origin."""
 
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission
 from django.urls import reverse
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from accounts.models import AuditEvent, Client, RefreshToken, Session, User
+from accounts.models import AuditEvent, Client, RefreshToken, Role, Session, User
 from accounts.sessions.rotation import InvalidRefreshToken, rotate
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
+from config.composition.roles import rights_of
 from tests.conftest import PASSWORD, Browser
 from tests.console.conftest import World, password_hash
 from usage.models import Alert, UsageRecord
@@ -262,12 +263,9 @@ def test_revoking_an_operator_ends_his_session_in_the_console(
 
 
 def test_an_operator_who_may_change_people_may_not_touch_operators(
-    stranger: Browser, operator: User, user: User
+    stranger: Browser, operator: User, user: User, operator_of: Callable[[Iterable[str]], User]
 ) -> None:
-    helper = User.objects.create_user("helper@shell.test", is_staff=True)
-    rights = ("view_user", "change_user", "delete_user")
-    helper.user_permissions.set(_permissions(rights))
-    stranger.force_login(helper)
+    stranger.force_login(operator_of(rights_of(Role.OWNER)))
     for act in (
         "revoke",
         "reset",
@@ -349,7 +347,3 @@ def test_the_list_of_what_happened_to_a_person_has_nothing_of_others(
     assert {event.target_id for event in listed} <= mine
     assert "user:tokens_revoked" in {event.action for event in listed}
     assert not console.get(f"{log}?person=nonsense").context["cl"].result_list
-
-
-def _permissions(names: tuple[str, ...]) -> Any:
-    return Permission.objects.filter(codename__in=names, content_type__app_label="accounts")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
+from django.contrib.auth.models import Permission
 from django.db import transaction
 from django.urls import NoReverseMatch, URLResolver, reverse
 from pytest_django.fixtures import Settings
@@ -192,6 +193,9 @@ def allowed(principal: str, right: str | None) -> bool:
 def operator_with(role: str) -> User:
     user = User.objects.create_user(f"{role}@roles.test", is_staff=True)
     user.put_roles({role} - {"none"})
+    if role == "none":
+        # As operators from before roles may have; they count nowhere.
+        user.user_permissions.set(Permission.objects.all())
     return user
 
 

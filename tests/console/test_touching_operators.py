@@ -1,19 +1,19 @@
 """Operators are touched only by those who may make operators: in every act that is about a person."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
 import pytest
 from django.contrib import admin
-from django.contrib.auth.models import Permission
 from django.db.models import Field
 from django.test import RequestFactory
 from django.urls import reverse
 
 from accounts.admin.fields import PersonField
 from accounts.audit import Actor
-from accounts.models import AuditEvent, User
+from accounts.models import AuditEvent, Role, User
+from config.composition.roles import rights_of
 from config.console.actions import Action, BulkAction
 from tests.conftest import Browser
 from tests.console.conftest import World
@@ -55,11 +55,9 @@ def rows(console: Any, act: Action, request: Any) -> list[Any]:
 
 
 @pytest.fixture
-def helper(db: None) -> User:
-    """Somebody who may do everything but make operators."""
-    user = User.objects.create_user("helper@shell.test", is_staff=True)
-    user.user_permissions.set(Permission.objects.all())
-    return user
+def helper(db: None, operator_of: Callable[[Iterable[str]], User]) -> User:
+    """An operator with every right who is no owner."""
+    return operator_of(rights_of(Role.OWNER))
 
 
 @pytest.fixture

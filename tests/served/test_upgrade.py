@@ -155,6 +155,7 @@ def add_operators(url: str) -> None:
             ("second@demo.test", True, None),
             ("of-a-client@demo.test", True, "Demo Company"),
             ("helper@demo.test", False, None),
+            ("reader@demo.test", False, None),
         ):
             connection.execute(
                 "INSERT INTO accounts_user"
@@ -171,7 +172,8 @@ def add_operators(url: str) -> None:
         connection.execute(
             "INSERT INTO accounts_user_user_permissions (user_id, permission_id) SELECT u.id, p.id"
             " FROM accounts_user u, auth_permission p"
-            " WHERE u.email = 'helper@demo.test' AND p.codename = 'change_user'"
+            " WHERE (u.email, p.codename) IN"
+            " (('helper@demo.test', 'change_user'), ('reader@demo.test', 'view_user'))"
         )
 
 
@@ -228,7 +230,7 @@ def test_people_of_the_latest_release_sign_in_before_and_after_their_emails_have
         assert set(User.objects.filter(email__in=emails).values_list("password")) == {(HASHED,)}
 
 
-def test_superusers_become_owners_and_other_operators_keep_exactly_their_rights(
+def test_superusers_become_owners_and_other_operators_get_the_role_that_fits(
     upgraded: Upgraded,
 ) -> None:
     with upgraded.database.rows():
@@ -240,12 +242,16 @@ def test_superusers_become_owners_and_other_operators_keep_exactly_their_rights(
             assert owner.groups.get().name == "owner"
         helper = User.objects.get(email="helper@demo.test")
         assert (helper.roles, helper.groups.get().name) == (set(), "support (before roles)")
-        assert helper.get_all_permissions() == {"accounts.change_user"}
+        assert helper.user_permissions.get().codename == "change_user"
+        assert not helper.has_perm("accounts.change_user")
+        assert User.objects.get(email="reader@demo.test").roles == {"auditor"}
+        events = AuditEvent.objects.filter(actor="manage.py migrate", action="user:operator_set")
+        assert {each.target for each in events} == {"helper@demo.test", "reader@demo.test"}
         # The row of an operator who belongs to a client, which nobody new can be, stays changeable.
         of_a_client = User.objects.get(email="of-a-client@demo.test")
         of_a_client.save()
         assert of_a_client.is_owner
-        assert Operator.objects.count() == len(owners) + 1
+        assert Operator.objects.count() == len(owners) + 2
 
 
 def test_tokens_of_the_latest_release_go_on(latest: Upgraded) -> None:

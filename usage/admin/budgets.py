@@ -30,10 +30,6 @@ class SetBudget(Action):
     label = "Set budget"
     form_class = BudgetForm
 
-    def available(self, target: Client, *, by: HttpRequest) -> bool:
-        rights = "accounts.client_budget", "usage.change_budget"
-        return any(by.user.has_perm(right) for right in rights)
-
     def effects(self, target: Client) -> Iterable[str]:
         yield "Operators are mailed when 80 % of it is spent in a calendar month (UTC), and when all of it is."
         yield "Within a minute of its end the client's model calls are refused (budget_exceeded) until the next month."

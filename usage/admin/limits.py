@@ -32,7 +32,6 @@ class AddBudget(Action):
 
     name = "add"
     label = "Set a client's budget"
-    permission = "add"
     form_class = AnyBudgetForm
 
     def effects(self, target: None) -> Iterable[str]:

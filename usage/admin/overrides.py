@@ -50,7 +50,6 @@ class OverrideForm(ReasonForm):
 class GrantOverride(Action):
     name = "add"
     label = "Grant override"
-    permission = "add"
     form_class = OverrideForm
 
     def effects(self, target: None) -> Iterable[str]:

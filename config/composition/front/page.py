@@ -119,9 +119,7 @@ def at_a_glance(request: HttpRequest, *, now: datetime) -> dict[str, Any]:
         "panels": [
             (f"admin/front/{panel.name}.html", panel.find(request, now))
             for panel in PANELS
-            # Operators from before roles have rights alone.
-            if user.has_perm(panel.right)
-            and (user.roles & {*panel.roles.split()} or not user.roles)
+            if user.has_perm(panel.right) and user.roles & {*panel.roles.split()}
         ],
         "nights": _nights() if calm and user.has_perm("accounts.view_auditevent") else None,
     }
