@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("accounts", "0026_second_factors")]
+    dependencies = [("accounts", "0001_squashed_0026_second_factors")]
 
     operations = [
         migrations.AlterField(

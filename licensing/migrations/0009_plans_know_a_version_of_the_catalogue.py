@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("licensing", "0008_plans_may_have_personal_keys")]
+    dependencies = [("licensing", "0001_squashed_0008_plans_may_have_personal_keys")]
 
     operations = [
         migrations.AddField(

@@ -25,7 +25,7 @@ FOR EACH STATEMENT EXECUTE FUNCTION llmproxy_note_change()
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("llmproxy", "0009_price_of_cache_writes"),
+        ("llmproxy", "0001_squashed_0009_price_of_cache_writes"),
         ("licensing", "0009_plans_know_a_version_of_the_catalogue"),
     ]
 

@@ -35,7 +35,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ("llmproxy", "0011_routes_that_think"),
-        ("accounts", "0026_second_factors"),
+        ("accounts", "0001_squashed_0026_second_factors"),
     ]
 
     operations = [

@@ -7,7 +7,7 @@ class Migration(migrations.Migration):
     """To the release before, a publication for a share is one whose storing began and did not end: it is not offered."""
 
     dependencies = [
-        ("releases", "0004_purges_and_halted_channels"),
+        ("releases", "0001_squashed_0004_purges_and_halted_channels"),
     ]
 
     operations = [

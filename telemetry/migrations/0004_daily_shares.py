@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """Counts stored telemetry by person and day, from now on."""
 
-    dependencies = [("telemetry", "0003_daily_volumes")]
+    dependencies = [("telemetry", "0001_squashed_0003_daily_volumes")]
 
     operations = [
         migrations.CreateModel(

@@ -125,7 +125,7 @@ def careful() -> Iterator[None]:
 
 @pytest.mark.usefixtures("careful")
 def test_a_role_that_pruned_before_the_upgrade_goes_on_by_the_function() -> None:
-    upgrade = import_module("accounts.migrations.0021_audit_is_pruned_by_a_function").APPEND_ONLY
+    upgrade = import_module("accounts.migrations.0001_squashed_0026_second_factors").ONLY_PRUNED
     attempt(
         "GRANT SELECT, INSERT, DELETE ON accounts_auditevent TO careful_service",
         "GRANT SELECT ON accounts_auditevent TO careful_reports",

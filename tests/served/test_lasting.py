@@ -1,11 +1,13 @@
 """Jobs, mails, tokens and sessions that release 213cb5a1 left behind are understood after an upgrade.
 
 The code of that release made ``upgrade/213cb5a1.sql.gz`` and ``213cb5a1.json`` (``tests/drills/recording.py``): a job
-of each of its tasks, an operator's session with a proved second factor, a link of each kind, and tokens.
+of each of its tasks, an operator's session with a proved second factor, a link of each kind, tokens, a connection, an
+event and a published release.
 """
 
 import json
 import time
+from base64 import b64decode
 from collections.abc import Iterator
 from functools import partial
 from uuid import uuid4
@@ -17,9 +19,10 @@ import requests
 from procrastinate.contrib.django.models import ProcrastinateJob
 from pytest_django.plugin import DjangoDbBlocker
 
-from accounts.models import AuditEvent, ConnectionRevocation, PasswordLink, SigningKey
+from accounts.models import AuditEvent, ConnectionRevocation, PasswordLink, RefreshToken, SigningKey
 from config.models import Notification
 from config.platform.jobs.queue import RESETS
+from telemetry.models import Event
 from tests.lasting.files import listed
 from tests.served.browser import Browser, hidden_fields
 from tests.served.ledger import eventually
@@ -135,6 +138,33 @@ def test_refresh_tokens_and_keyed_retries_go_on(upgraded: Upgraded) -> None:
     assert shell.post("/v1/auth/refresh", unused).status_code == 200
     answer = shell.refresh(keyed["refresh"], key=keyed["key"])
     assert (answer.status_code, answer.json()["refresh"]) == (200, keyed["successor"])
+
+
+def test_a_token_that_was_replaced_before_the_upgrade_is_reuse(upgraded: Upgraded) -> None:
+    replaced, shell = upgraded.before["replaced"], Shell(upgraded.service.url)
+    assert shell.refresh(replaced["refresh"]).status_code == 401
+    assert shell.refresh(replaced["successor"]).status_code == 401
+    with upgraded.database.rows():
+        assert RefreshToken.objects.filter(revoked_at__isnull=False).exists()
+
+
+def test_a_connection_is_decrypted(upgraded: Upgraded) -> None:
+    answer = upgraded.signed_in().post("/v1/connections/local/token", {})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["access_token"] == "a" * 20
+
+
+def test_a_published_release_is_served_with_its_signature(upgraded: Upgraded) -> None:
+    address = f"{upgraded.service.url}/v1/updates/manifest?ch=stable&os=darwin"
+    answer = requests.get(address, timeout=PATIENCE)
+    assert (answer.status_code, answer.json()["version"]) == (200, "1.0.0")
+    assert b64decode(answer.headers["X-Manifest-Signature"]) == b"as it was signed"
+
+
+def test_telemetry_and_the_audit_log_are_kept(upgraded: Upgraded) -> None:
+    with upgraded.database.rows():
+        assert str(Event.objects.get().event_id) == upgraded.before["event"]
+        assert AuditEvent.objects.filter(actor="manage.py seed_demo").exists()
 
 
 def test_a_personal_key_goes_on(upgraded: Upgraded) -> None:

@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
     """
 
     dependencies = [
-        ("usage", "0019_cache_writes_validated"),
+        ("usage", "0001_squashed_0019_cache_writes_validated"),
     ]
 
     operations = [
