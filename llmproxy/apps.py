@@ -6,6 +6,7 @@ class ModelProxyConfig(declarations.DeclaringApp):
     name = "llmproxy"
     verbose_name = "model proxy"
     declaring = ("acts", "admin.finders", "attention")
+    metrics = ("calls.metrics",)
 
     def ready(self) -> None:
         super().ready()
