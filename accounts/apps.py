@@ -3,4 +3,10 @@ from config.platform import declarations
 
 class AccountsConfig(declarations.DeclaringApp):
     name = "accounts"
-    declaring = ("acts", "admin.finders", "attention")
+    declaring = (
+        "acts",
+        "admin.finders",
+        "attention",
+        "people.client_names",
+        "people.email_forms",
+    )

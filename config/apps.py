@@ -11,6 +11,7 @@ class ComposeConfig(declarations.DeclaringApp):
 
     name = "config"
     declaring = ("composition.collecting",)
+    metrics = ("platform.observability.process_metrics", "composition.operation.metrics")
 
     def ready(self) -> None:
         register(database_is_utf8, Tags.database)

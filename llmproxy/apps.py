@@ -5,7 +5,14 @@ from config.platform import declarations
 class ModelProxyConfig(declarations.DeclaringApp):
     name = "llmproxy"
     verbose_name = "model proxy"
-    declaring = ("acts", "admin.finders", "attention")
+    declaring = (
+        "acts",
+        "admin.finders",
+        "attention",
+        "catalogue.member_names",
+        "catalogue.unpriced",
+    )
+    metrics = ("calls.metrics",)
 
     def ready(self) -> None:
         super().ready()

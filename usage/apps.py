@@ -5,6 +5,7 @@ from config.platform import declarations
 class UsageConfig(declarations.DeclaringApp):
     name = "usage"
     declaring = ("acts", "admin.finders", "attention")
+    metrics = ("metrics",)
 
     def ready(self) -> None:
         super().ready()

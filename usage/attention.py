@@ -9,9 +9,9 @@ from django.db.models import Count, Q, QuerySet
 from config.platform.attention import ONE_PERSON, Finding, Kind, Level, kinds
 from config.platform.attention import Alert as Notified
 from usage.alerts import cap_alerts, near_caps
-from usage.budgets import percent_of, warned
 from usage.models import Alert, Budget, Override, Stop, UsageRecord
 from usage.periods import Period
+from usage.spending.budgets import percent_of, warned
 
 OVERRIDE_AHEAD = timedelta(days=3)
 SHOWN_FOR = timedelta(days=1)

@@ -4,9 +4,9 @@ from django.utils import timezone
 
 from config.platform.db.connections import database_now
 from config.platform.jobs.queue import URGENT, periodic
-from usage import alerts, budgets, refusal_log
+from usage import alerts, refusal_log
 from usage.settlement import settle_abandoned
-from usage.spending import daily
+from usage.spending import budgets, daily
 
 
 @periodic("* * * * *", name="usage.settle_abandoned", queue="usage", priority=URGENT)

@@ -77,3 +77,6 @@ def _form(text: str | Combinable) -> Combinable:
 def _without(text: Combinable, signs: str, instead: str) -> Combinable:
     given = [Value(each, TextField()) for each in (signs, instead, "g")]
     return Func(text, *given, function="regexp_replace", output_field=TextField())
+
+
+checks.register(clients_look_alike, checks.Tags.database)

@@ -105,3 +105,6 @@ def _by_form(people: Iterable[User], *, among: QuerySet[User]) -> dict[str, list
 
 def _age(person: User) -> tuple[datetime, UUID]:
     return person.created_at, person.pk
+
+
+checks.register(one_mailbox_is_one_person, checks.Tags.database)

@@ -6,11 +6,8 @@
 from functools import partial
 
 from django.conf import settings
-from django.core.checks import Tags, register
 
 from accounts import hooks
-from accounts.people.client_names import clients_look_alike
-from accounts.people.email_forms import one_mailbox_is_one_person
 from config.composition import client_page, jobs, person_page
 from config.composition.attention import alerts_page, operation, watch
 from config.composition.money_pages import page as usage_and_money
@@ -20,8 +17,6 @@ from config.platform.runtime import serving
 from licensing.callers import claims_of, load_caller
 from llmproxy.calls import outbox
 from llmproxy.calls import watch as calls
-from llmproxy.catalogue.member_names import members_are_named
-from llmproxy.catalogue.unpriced import models_have_prices
 from releases.delivery import conditional_writes
 from releases.models import MicroApp
 from usage import refusal_log
@@ -51,8 +46,6 @@ PAGES = (alerts_page, client_page, jobs, person_page, usage_and_money)
 # Declares what no app owns.
 DECLARED = (acts, operation)
 
-register(members_are_named)
-
 hooks.register(
     hooks.Extensions(
         load_caller=load_caller,
@@ -60,11 +53,9 @@ hooks.register(
         unknown_apps=lambda slugs: {*slugs} - set(MicroApp.objects.in_bulk(slugs)),
     )
 )
-register(models_have_prices, Tags.database)
-register(one_mailbox_is_one_person, Tags.database)
-register(clients_look_alike, Tags.database)
 request_log.refused.append(refusal_log.note)
 serving.started.extend((watch.start, refusal_log.start))
 serving.first_started.append(conditional_writes.start)
 serving.grace_over.append(calls.end_all)
+# Settlements first: the process may be killed before the refusals are written.
 serving.exits.extend((partial(outbox.finish, seconds=SETTLING_SECONDS), refusal_log.finish))

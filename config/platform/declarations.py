@@ -44,8 +44,13 @@ class DeclaringApp(AppConfig):
     """
 
     declaring: Sequence[str] = ()
+    # Modules that declare metrics, which are loaded only where a port for them is set.
+    metrics: Sequence[str] = ()
 
     def ready(self) -> None:
-        for module in self.declaring:
-            # By its name: an app's configuration is loaded before there are models.
+        self.load(self.declaring)
+
+    def load(self, modules: Sequence[str]) -> None:
+        """Imports modules of the app by their names: its configuration is loaded before there are models."""
+        for module in modules:
             import_module(f"{self.name}.{module}")

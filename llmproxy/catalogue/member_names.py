@@ -74,3 +74,6 @@ def members_are_named(
         with suppress(ProgrammingError), transaction.atomic():
             told = member_warnings()
     return [checks.Warning(each, id="llmproxy.W001") for each in told]
+
+
+checks.register(members_are_named)

@@ -49,3 +49,6 @@ def unpriced_warning() -> str | None:
     if not (names := unpriced_models()):
         return None
     return f"Budgets do not count the calls of models without prices: {', '.join(names)}."
+
+
+checks.register(models_have_prices, checks.Tags.database)

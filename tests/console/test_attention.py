@@ -25,10 +25,10 @@ from releases.models import Purge, ShellChannel
 from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.console.test_roles import operator_with
-from usage.budgets import set_budget
 from usage.models import Alert, Budget, MonthlyUsage, UsageRecord
 from usage.overrides import Allowance, grant_override
 from usage.periods import Period
+from usage.spending.budgets import set_budget
 from usage.stops import stop_model_calls
 
 pytestmark = pytest.mark.django_db

@@ -28,9 +28,9 @@ from tests.console.conftest import World
 from tests.console.test_watch import beat, night, queued
 from tests.races import race
 from tests.standins.webhook import Webhook
-from usage.budgets import set_budget
 from usage.models import Budget
 from usage.periods import Period
+from usage.spending.budgets import set_budget
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

@@ -108,7 +108,7 @@ def log_events() -> Iterator[str]:
 
 def metrics() -> Iterator[Part]:
     """Each with its labels; the registry has only those that a process has counted."""
-    for place, call in calls("Counter", "Gauge", "Histogram", "GaugeMetricFamily"):
+    for place, call in calls("Counter", "Gauge", "Histogram", "DatabaseGauge"):
         labels = argument(call, "labels", 99) or argument(call, "labelnames", 2)
         found = reading.value_of(labels, place.module) if labels is not None else ()
         name = text(argument(call, "name", 0), place)

@@ -20,13 +20,13 @@ from licensing.models import Plan
 from tests.races import race
 from tests.usage.ledger import ask as ask_ledger
 from tests.usage.ledger import settle
-from usage import budgets
 from usage.caps import Reservation
 from usage.costs import UNKNOWN, Prices, Spent
 from usage.limits import PlanCaps
 from usage.models import Budget, UsageRecord
 from usage.refusals import BudgetExceeded
 from usage.settlement import settle_abandoned
+from usage.spending import budgets
 from usage.tasks import watch_budgets
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -9,9 +9,9 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, User
 from accounts.people.access import delete_user
 from accounts.people.clients import delete_client
-from usage.budgets import set_budget, watch
 from usage.models import Budget, Override
 from usage.overrides import Allowance, end_override, grant_override
+from usage.spending.budgets import set_budget, watch
 
 pytestmark = pytest.mark.django_db(transaction=True)
 OVERRIDE, BUDGET = "override:changed_by_hand", "client:budget_changed_by_hand"

@@ -20,11 +20,12 @@ from tests.usage.ledger import ask as ask_ledger
 from tests.usage.ledger import settlement
 from tests.usage.test_alerts import mails
 from tests.usage.test_budgets import DECEMBER, NOON, PRICES, allow, subjects
-from usage import alerts, budgets
+from usage import alerts
 from usage.costs import Spent
 from usage.limits import PlanCaps
 from usage.models import Alert, Budget, KeyMonth, MonthlyUsage, UsageRecord
 from usage.settlement import Excess, lower_charge, settle
+from usage.spending import budgets
 from usage.spending.statements import Statement
 from usage.spending.summaries import summary
 

@@ -15,8 +15,8 @@ from tests.conftest import Browser
 from tests.console.test_roles import operator_with
 from tests.console.test_usage_and_money import use
 from tests.usage.test_budgets import allow
-from usage import budgets
 from usage.models import Budget, MonthlyUsage
+from usage.spending import budgets
 from usage.spending.daily import count_days
 from usage.stops import stop_model_calls
 

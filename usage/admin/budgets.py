@@ -10,8 +10,8 @@ from django.http import HttpRequest
 from accounts.models import Client
 from config.console.actions import Action, ReasonForm, Result
 from config.platform.money import DOLLAR, decimal
-from usage.budgets import MOST, set_budget
 from usage.models import Budget
+from usage.spending.budgets import MOST, set_budget
 
 
 class BudgetForm(ReasonForm):

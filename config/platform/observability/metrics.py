@@ -1,47 +1,66 @@
-"""The metrics of the service: every name, label and bucket.
+"""Metrics, which each app declares beside the code that they are about, with how they are collected.
 
-Loaded only where a port for them is set. The code and the catalogue bound the labels, and none names a person. What
-OpenTelemetry's conventions for generative AI have a name for has that name.
+A module of declarations is loaded only where a port for metrics is set (``DeclaringApp.metrics``). Counters, gauges and
+histograms are the library's own: name, help and labels. The code and the catalogue bound the labels, and none names a
+person. What OpenTelemetry's conventions for generative AI have a name for has that name.
 """
 
-from prometheus_client import Counter, Gauge, Histogram
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
 
-REQUESTS = Counter("shell_requests", "Requests.", ("route", "status"))
-REQUEST_SECONDS = Histogram(
-    "shell_request_seconds", "Time.", ("route",),
-    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60),
-)  # fmt: skip
-REFUSALS = Counter("shell_refusals", "Refused requests.", ("code",))
-SIGN_INS_REFUSED = Counter("shell_sign_ins_refused", "Wrong passwords.")
+from prometheus_client import Counter, Gauge
 
-CALLS = Counter("shell_calls", "Model calls that ended.", ("surface", "model", "provider", "end"))
-COST = Counter("shell_cost_dollars", "Cost of calls.", ("model", "provider"))
-ABANDONED = Counter("shell_abandoned_attempts", "Attempts given up.", ("provider",))
-UNKNOWN_ENDS = Counter("shell_unknown_finish_reasons", "Taken for a stop.", ("provider",))
-OPEN = Gauge("shell_calls_open", "Under way.", ("kind",), multiprocess_mode="livesum")
-ASKED = ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model")
-TOKENS = Histogram(
-    "gen_ai_client_token_usage", "Tokens.", (*ASKED, "gen_ai_token_type"),
-    buckets=tuple(4**power for power in range(12)),
-)  # fmt: skip
-DURATION = Histogram(
-    "gen_ai_client_operation_duration_seconds", "Time.", ASKED,
-    buckets=(0.01, 0.04, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92),
-)  # fmt: skip
-FIRST_CHUNK = Histogram(
-    "gen_ai_client_operation_time_to_first_chunk_seconds", "Time.", ASKED,
-    buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30),
-)  # fmt: skip
-PER_CHUNK = Histogram(
-    "gen_ai_client_operation_time_per_output_chunk_seconds", "Mean of a stream.", ASKED,
-    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
-)  # fmt: skip
+from config.platform.declarations import Declarations
 
-# Labels keep the process that only forks from having a value, which would be the least.
-UP = Gauge("shell_dependency_up", "1: it answers.", ("name",), multiprocess_mode="livemin")
-WAITING = Gauge("shell_waiting", "Waits now.", ("for_what",), multiprocess_mode="livesum")
-WAITS = Counter("shell_waits", "Waits begun.", ("for_what",))
-WAIT_SECONDS = Counter("shell_wait_seconds", "Time waited.", ("for_what",))
-WAITS_FAILED = Counter("shell_waits_failed", "Waits in vain.", ("for_what",))
-PAUSES = Counter("shell_gc_pauses", "Runs of the garbage collector.", ("generation",))
-PAUSE_SECONDS = Counter("shell_gc_pause_seconds", "Their time.", ("generation",))
+Hook = TypeVar("Hook", bound=Callable[..., object])
+
+
+@dataclass(frozen=True, slots=True)
+class Observer(Generic[Hook]):
+    """A function that counts each event of a kind as it happens, so it must be quick."""
+
+    name: str
+    # The hook that calls it.
+    events: list[Hook]
+    observe: Hook
+
+
+@dataclass(frozen=True, slots=True)
+class InitialSeries:
+    """Series with known labels, begun before their first event: no rate sees a series begin.
+
+    ``begin`` may read the database, and is repeated until it succeeds.
+    """
+
+    name: str
+    begin: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A metric of this process that is read every few seconds: its values by their one label.
+
+    Those of a counter are totals, which may restart at zero.
+    """
+
+    name: str
+    metric: Gauge | Counter
+    read: Callable[[], Mapping[str, float] | Mapping[int, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseGauge:
+    """A gauge that the worker reads from the database at each scrape: a number, or numbers by their one label."""
+
+    name: str
+    documentation: str
+    read: Callable[[datetime], float | Mapping[str, float]]
+    labels: tuple[str, ...] = ()
+
+
+observers: Declarations[Observer[Any]] = Declarations(lambda observer: observer.name)
+initial_series: Declarations[InitialSeries] = Declarations(lambda series: series.name)
+samples: Declarations[Sample] = Declarations(lambda sample: sample.name)
+database_gauges: Declarations[DatabaseGauge] = Declarations(lambda gauge: gauge.name)

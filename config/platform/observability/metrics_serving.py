@@ -16,7 +16,7 @@ from threading import Event, Thread
 
 log = logging.getLogger(__name__)
 
-# The size that config/platform/observability/metrics.py needs at most, in steps of 64 KiB.
+# The size that the declared metrics need at most, in steps of 64 KiB.
 SMALL = 64 * 1024
 SIZES = {"histogram": 32, "counter": 8, "gauge_livesum": 1, "gauge_livemin": 1}
 # A number of no process, whose files hold the counts of ended ones.

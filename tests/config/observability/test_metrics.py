@@ -1,4 +1,8 @@
 import gc
+import os
+import subprocess
+import sys
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -6,15 +10,19 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
+from accounts.audit import Actor, record
 from config.composition.operation import measuring
-from config.platform.observability import metrics, metrics_port
+from config.platform.observability import metrics, metrics_port, process_metrics
 from config.platform.observability.metrics_serving import SIZES, SMALL, reserve
 from config.platform.problems.problem import titles
+from llmproxy.calls import metrics as call_metrics
 from llmproxy.calls.meter import Meter
 from llmproxy.models import LanguageModel, Provider, Route
 from llmproxy.requests.call_request import Surface
 from usage.costs import AskedRoute, Prices, Spent
 from usage.models import UsageRecord
+
+measuring.load()
 
 
 def note(model: str, **of_meter: Any) -> None:
@@ -32,11 +40,67 @@ def note(model: str, **of_meter: Any) -> None:
         end=UsageRecord.End.DONE,
         asked=AskedRoute("p", Prices(input=2_000_000, output=8_000_000)),
     )
-    measuring.note_call(call, settlement)
+    call_metrics.note_call(call, settlement)
 
 
 def number(name: str, **labels: str) -> float:
     return REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+@pytest.mark.parametrize(
+    ("declared", "name"),
+    [
+        *((metrics.observers, each) for each in (
+            "requests", "refusals", "refused sign-ins", "model calls", "unknown finish reasons",
+        )),
+        *((metrics.initial_series, each) for each in ("refusals", "garbage collector", "routes")),
+        *((metrics.samples, each) for each in (
+            "dependencies", "database waits now", "database waits", "database wait time",
+            "database waits that failed", "hashing waits now", "hashing waits that failed",
+            "garbage collections", "garbage collection time", "open calls", "settlements that wait",
+        )),
+        *((metrics.database_gauges, each) for each in (
+            "shell_jobs_due", "shell_jobs_oldest_due_seconds", "shell_jobs_failed",
+            "shell_calls_overdue", "shell_night_done_timestamp_seconds",
+        )),
+    ],
+)  # fmt: skip
+def test_an_app_declares_the_metrics_of(declared: Any, name: str) -> None:
+    assert declared[name].name == name
+
+
+def test_series_that_could_not_begin_begin_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: set[str] = set()
+    monkeypatch.setattr(measuring, "_begun", begun)
+    faults = [True, False]
+
+    def begin() -> None:
+        if faults.pop(0):
+            raise OSError
+
+    series = metrics.InitialSeries("tests", begin)
+    measuring.begin(series)
+    assert begun == set()
+    measuring.begin(series)
+    assert begun == {"tests"}
+
+
+def test_the_worker_reads_gauges_of_the_database_at_each_scrape(db: None, now: datetime) -> None:
+    record("nightly:done", "prune_audit_log", by=Actor.command("nightly"), now=now)
+    families = {family.name: family for family in measuring.DatabaseGauges().collect()}
+    assert set(families) == {gauge.name for gauge in metrics.database_gauges}
+    [overdue] = families["shell_calls_overdue"].samples
+    assert (overdue.labels, overdue.value) == ({}, 0)
+    [night] = families["shell_night_done_timestamp_seconds"].samples
+    assert (night.labels, night.value) == ({"task": "prune_audit_log"}, now.timestamp())
+
+
+def test_a_process_without_a_port_loads_no_metrics() -> None:
+    code = (
+        "import sys, django; django.setup();"
+        "sys.exit(any(name.startswith('prometheus_client') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], env=os.environ, check=False).returncode == 0
 
 
 def test_a_stream_is_told_with_its_cost_and_times() -> None:
@@ -53,7 +117,7 @@ def test_a_stream_is_told_with_its_cost_and_times() -> None:
 def test_words_for_an_end_that_nobody_knows_are_counted_by_provider() -> None:
     before = number("shell_unknown_finish_reasons_total", provider="odd")
     for _ in range(2):
-        measuring.note_unknown_end("odd")
+        call_metrics.note_unknown_end("odd")
     assert number("shell_unknown_finish_reasons_total", provider="odd") == before + 2
 
 
@@ -61,8 +125,8 @@ def test_a_catalogue_that_grows_and_grows_has_only_so_many_series(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Whatever comes after it has series of its own again.
-    monkeypatch.setattr(measuring, "_pairs", set())
-    for each in range(measuring.MOST_PAIRS + 5):
+    monkeypatch.setattr(call_metrics, "_pairs", set())
+    for each in range(call_metrics.MOST_PAIRS + 5):
         note(f"growing-{each}")
     others = {"surface": "chat", "model": "other", "provider": "other", "end": "done"}
     assert number("shell_calls_total", **others) >= 5
@@ -71,12 +135,14 @@ def test_a_catalogue_that_grows_and_grows_has_only_so_many_series(
 
 def test_known_labels_are_there_at_0_before_their_first_event() -> None:
     """client_js#63"""
-    measuring.begin_at_zero()
+    for each in ("refusals", "garbage collector"):
+        measuring.begin(metrics.initial_series[each])
+    gc.callbacks.remove(process_metrics.time_pause)
     names = [("shell_refusals_total", {"code": code}) for code in titles()]
     names += [("shell_gc_pauses_total", {"generation": each}) for each in "012"]
     assert len(names) > 30
     assert [each for each in names if REGISTRY.get_sample_value(*each) is None] == []
-    measuring.note_request("first:seen", 200, 0.1)
+    process_metrics.note_request("first:seen", 200, 0.1)
     labels = {"route": "first:seen", "status": "500"}
     assert REGISTRY.get_sample_value("shell_requests_total", labels) == 0
 
@@ -84,7 +150,7 @@ def test_known_labels_are_there_at_0_before_their_first_event() -> None:
 def test_calls_that_the_catalogue_makes_possible_are_there_at_0(
     db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measuring, "_pairs", set())
+    monkeypatch.setattr(call_metrics, "_pairs", set())
     model = LanguageModel.objects.create(name="offered", provider_name="theirs")
     off = LanguageModel.objects.create(name="withdrawn", provider_name="theirs", is_on=False)
     provider = Provider.objects.create(name="at-zero")
@@ -92,7 +158,7 @@ def test_calls_that_the_catalogue_makes_possible_are_there_at_0(
         Route.objects.create(
             model=each, provider=provider, provider_name="theirs", surfaces=["chat"]
         )
-    measuring.begin_routes()
+    call_metrics.begin_routes()
     pair = {"model": "offered", "provider": "at-zero"}
     for end in UsageRecord.End.values:
         labels = {"surface": "chat", **pair, "end": end}
@@ -107,26 +173,28 @@ def test_calls_that_the_catalogue_makes_possible_are_there_at_0(
 def test_pauses_of_the_garbage_collector_are_noted_later(db: None) -> None:
     pauses, seconds = (f"shell_gc_{what}_total" for what in ("pauses", "pause_seconds"))
     before = [number(each, generation="2") for each in (pauses, seconds)]
-    gc.callbacks.append(measuring.time_pause)
+    gc.callbacks.append(process_metrics.time_pause)
     try:
         gc.collect()
         assert number(pauses, generation="2") == before[0]
-        measuring.look()
+        for each in ("garbage collections", "garbage collection time"):
+            measuring.sample(metrics.samples[each])
         assert number(pauses, generation="2") > before[0]
         assert number(seconds, generation="2") > before[1]
     finally:
-        gc.callbacks.remove(measuring.time_pause)
+        gc.callbacks.remove(process_metrics.time_pause)
 
 
 def test_a_pool_that_begins_anew_takes_nothing_back() -> None:
-    counter = metrics.WAIT_SECONDS.labels("tests")
+    counter = process_metrics.WAIT_SECONDS.labels("tests")
     for seconds in (2.0, 3.0, 0.5):
         measuring.grow(counter, seconds)
     assert number("shell_wait_seconds_total", for_what="tests") == 3.0
 
 
 def test_a_number_that_cannot_be_noted_fails_nothing() -> None:
-    measuring.note_request("r", 200, "never")  # type: ignore[arg-type]
+    noted = measuring.unfailing(process_metrics.note_request)
+    noted("r", 200, "never")  # type: ignore[arg-type]
 
 
 def test_the_room_of_a_process_is_taken_before_it_writes(tmp_path: Path) -> None:
