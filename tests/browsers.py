@@ -8,13 +8,15 @@ TYPED_TOO_EARLY = "Autofocus processing was blocked"
 LONGEST = 60_000
 # What a browser tells of data that it was asked to forget.
 FORGOTTEN = "Clear-Site-Data header on"
+# The machine has gained or lost a network interface, which is not the page's fault: Chromium drops what it is loading.
+OTHER_NETWORK = "Failed to load resource: net::ERR_NETWORK_CHANGED"
 
 
 def note_complaints(page: Page, complaints: list[str]) -> None:
     """Adds to the list what the browser complains of from now on, violations of the page's policy included."""
 
     def note(message: ConsoleMessage) -> None:
-        if not message.text.startswith((TYPED_TOO_EARLY, FORGOTTEN)):
+        if not message.text.startswith((TYPED_TOO_EARLY, FORGOTTEN, OTHER_NETWORK)):
             complaints.append(f"{message.text} {message.location}")
 
     page.on("console", note)
