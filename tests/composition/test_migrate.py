@@ -44,21 +44,21 @@ def test_a_migration_gives_way_until_its_table_is_free(database: Database) -> No
         psycopg.connect(database.url) as reader,
         psycopg.connect(database.url, autocommit=True) as caller,
     ):
-        reader.execute("SELECT count(*) FROM telemetry_dailyshare")
+        reader.execute("SELECT count(*) FROM config_mailnotification")
         # It would stand in the way for as long as there is a reader; a call waits for a lock for 4 seconds.
         caller.execute("SET lock_timeout = '60s'")
         assert int(LOCK_WAIT.removesuffix("ms")) < int(LONGER_WAIT.removesuffix("ms")) < 4_000
-        with migrating(database, "telemetry", "0003") as process:
+        with migrating(database, "config", "0001") as process:
             assert process.stdout is not None
             for _ in range(2):
                 while "trying again" not in process.stdout.readline():
                     assert process.poll() is None
                 for _ in range(20):
-                    caller.execute("SELECT count(*) FROM telemetry_dailyshare")
+                    caller.execute("SELECT count(*) FROM config_mailnotification")
                     time.sleep(0.1)
             reader.commit()
             process.stdout.read()
-        found = caller.execute("SELECT to_regclass('telemetry_dailyshare')").fetchone()
+        found = caller.execute("SELECT to_regclass('config_mailnotification')").fetchone()
         assert found == (None,)
     environ = {**os.environ, "DATABASE_URL": database.url}
     assert "trying again" not in manage(environ, "migrate")
