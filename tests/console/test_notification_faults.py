@@ -233,6 +233,16 @@ class TestReleaseBefore:
         operators.work()
         assert (operators.posted, operators.mailed) == ([OVER], [OVER])
 
+    def test_a_mail_of_long_ago_does_not_stand_for_a_new_alert(self, operators: Operators) -> None:
+        record(
+            RAISED, "night: expire_grace", by=WATCH, now=operators.now - timedelta(days=30),
+            target_id="night: expire_grace", after={"says": MISSED},
+        )  # fmt: skip
+        operators.begin()
+        operators.look()
+        operators.work()
+        assert operators.mailed == [MISSED]
+
     def test_an_end_that_it_has_posted_and_cleared_is_mailed_all_the_same(
         self, operators: Operators
     ) -> None:

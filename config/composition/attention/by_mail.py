@@ -6,7 +6,7 @@ A worker sends the mails, in order for each alert and address. While none runs, 
 import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 RAISED, CLEARED = "alarm:raised", "alarm:cleared"
 WATCH = Actor(name="the watch")
 ENDED = "The condition of this alert has ended."
+# The release before mails an alert that lasts again after 24 hours.
+REPEATED_WITHIN = timedelta(hours=25)
 # Sends a mail about a row, of a subject and a text.
 Send = Callable[[MailNotification, str, str], None]
 
@@ -39,7 +41,7 @@ def rows() -> QuerySet[MailNotification]:
 def begin(item: Item, *, now: datetime) -> None:
     """Notes an alert that has begun or become graver."""
     subject, text = item.notice()
-    is_mailed = item.is_mailed_by_rule or _is_raised(item.name)
+    is_mailed = item.is_mailed_by_rule or _is_raised(item.name, now=now)
     anew = {
         "level": item.level,
         "subject": subject,
@@ -66,9 +68,13 @@ def send(*, now: datetime) -> None:
         _notify(row, _deliver, now=now)
 
 
-def _is_raised(name: str) -> bool:
-    """Returns whether the release before, which keeps no row, has mailed operators about a new alert."""
-    events = AuditEvent.objects.filter(action__in=(RAISED, CLEARED), target=name)
+def _is_raised(name: str, *, now: datetime) -> bool:
+    """Returns whether the release before, which keeps no row, has lately mailed operators about a new alert.
+
+    It repeats its mail each day. One that is older ended while no process looked, and says nothing of a new alert.
+    """
+    lately = now - REPEATED_WITHIN
+    events = AuditEvent.objects.filter(action__in=(RAISED, CLEARED), target=name, at__gt=lately)
     last = events.order_by("-at", "-id").first()
     return bool(last and last.action == RAISED) and not rows().filter(name=name).exists()
 

@@ -28,7 +28,7 @@ ACTS = (
     Act(
         "alarm:raised",
         "mailed operators: {}",
-        "operators got mail about worker, queue or nightly jobs; daily while it lasts",
+        "operators were mailed that an alert has begun",
     ),
     Act("alarm:cleared", "saw the end of: {}", "condition ended"),
     Act(
