@@ -2,7 +2,7 @@
 PYTHON ?= python3
 RUN = exec .venv/bin/python -m tests.tools
 
-.PHONY: run test test-full test-wire test-pythons faults soak upgrade-drill restore-drill bench bench-smoke format lock schemas sbom python
+.PHONY: run test test-full test-wire test-pythons faults soak upgrade-drill restore-drill bench bench-smoke format docs lock schemas sbom python
 
 run: python  ## Start everything and say where it is; Ctrl-C stops it.
 	@$(PYTHON) -m tests.tools.beforehand
@@ -59,6 +59,10 @@ format: python  ## Put the code in form.
 	@$(PYTHON) -m tests.tools.install test
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
+
+docs: python  ## Write what the code generates in docs/ anew: tables, the drawing of imports, the list of lasting names.
+	@$(PYTHON) -m tests.tools.install test
+	@UPDATE_DOCS=1 .venv/bin/python -m pytest -q tests/test_docs.py tests/lasting/test_names.py -k "generates or lasting_name"
 
 lock: python  ## Write the locked requirements anew; UPGRADE=--upgrade takes the newest versions.
 	@$(PYTHON) -m tests.tools.lock $(UPGRADE)

@@ -26,7 +26,6 @@ from config.platform.env.secret_files import secret
 from config.platform.env.values import (
     API_KEY,
     CDN_PURGE_FORM,
-    DIALECT,
     LIMIT_NAME,
     MEMBERS,
     MOST_DAYS,
@@ -42,6 +41,7 @@ from config.platform.env.values import (
 )
 from config.platform.observability.log_settings import LOG_SETTINGS
 from config.platform.observability.syslog import Receiver
+from llmproxy.dialects import names as dialects
 from releases.manifests import platforms
 from releases.pipeline import issuer_settings
 
@@ -74,14 +74,14 @@ TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES", "")
 CORS_ALLOWED_ORIGINS: list[str] = env.origins("CORS_ORIGINS", "")
 
 # The dialect of the provider called default.
-LLM_PROVIDER: str = env.text("LLM_PROVIDER", check=DIALECT) or ""
+LLM_PROVIDER: str = env.text("LLM_PROVIDER", check=one_of(*dialects.NAMES)) or ""
 LLM_BASE_URL: str = env.address("LLM_BASE_URL") or ""
 LLM_API_KEY = secret("LLM_API_KEY", check=API_KEY)
 # Empty: the public authorities.
 LLM_CA_BUNDLE: str = env.text("LLM_CA_BUNDLE", "", check=certificates) or ""
 LLM_DEFAULT_MODEL: str = env.text("LLM_DEFAULT_MODEL", check=one_line) or ""
 LLM_MEMBERS: str = env.text("LLM_MEMBERS", "", check=MEMBERS) or "listed"
-LLM_FETCHES: str = env.text("LLM_FETCHES", "", check=one_of("yes", "no")) or ""
+LLM_FETCHES: str = env.text("LLM_FETCHES", "", check=one_of("yes", "no", or_empty=True)) or ""
 LLM_LIMIT_NAME: str = env.text("LLM_LIMIT_NAME", "", check=LIMIT_NAME) or ""
 LLM_CONNECT_TIMEOUT: float = env.number("LLM_CONNECT_TIMEOUT", 5.0, above=True)
 # None: as long as any other silence.

@@ -28,8 +28,8 @@ ACTS = (
     ),
     Act(
         "licence:terms_set",
-        "changed the plan or apps of {}",
-        "plan or entitlements of a licence changed",
+        "changed the licence terms of {}",
+        "terms of a licence changed",
         (Right("licensing.licence_terms", ("licensing",)),),
     ),
     Act(

@@ -1,9 +1,9 @@
 """The caller of a request: user, session, client, licence and plan, from their rows, in one query."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, cast
+from typing import Annotated, NamedTuple, cast, get_type_hints
 from uuid import UUID
 
 from django.db.models import Model
@@ -13,44 +13,48 @@ from accounts.hooks import Claims
 from config.platform.db.batching import BatchedLookup, BatchedStatement
 from licensing.models import Standing, merged
 
+# Whether the session or key has neither ended nor expired.
+_LASTS = "held.ended_at IS NULL AND (held.expires_at IS NULL OR held.expires_at > now())"
+
 
 class CallerKey(NamedTuple):
     """The personal key of a call: the epoch of its making, its own monthly cap, and whether the plan has such keys."""
 
-    id: UUID
-    epoch: int
-    monthly_output_tokens: int | None
-    last_used_at: datetime | None
-    is_allowed: bool | None
+    id: Annotated[UUID, "held.id"]
+    epoch: Annotated[int, "held.epoch"]
+    monthly_output_tokens: Annotated[int | None, "held.monthly_output_tokens"]
+    last_used_at: Annotated[datetime | None, "held.last_used_at"]
+    is_allowed: Annotated[bool | None, "plan.allows_keys"]
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
     """The authenticated caller with its licence, in place of Django's user.
 
-    It has a session or a personal ``key``; ``session_lasts`` is of whichever it is.
+    It has a session or a personal ``key``; ``session_lasts`` is of whichever it is. Each field but the key is annotated
+    with its column of the query.
     """
 
-    user_id: UUID
-    email: str
-    epoch: int
-    is_active: bool
-    session_id: UUID | None
-    session_lasts: bool
-    client_id: UUID | None
-    client_name: str | None
-    status: str | None
-    grace_until: datetime | None
-    plan_id: int | None
-    plan: str | None
-    plan_entitlements: Sequence[str] | None
-    own_entitlements: Sequence[str] | None
-    monthly_input_tokens: int | None
-    monthly_output_tokens: int | None
-    daily_tokens: int | None
-    cached_input_percent: int
+    user_id: Annotated[UUID, "person.id"]
+    email: Annotated[str, "person.email"]
+    epoch: Annotated[int, "person.epoch"]
+    is_active: Annotated[bool, "person.is_active"]
+    session_id: Annotated[UUID | None, "held.id"]
+    session_lasts: Annotated[bool, _LASTS]
+    client_id: Annotated[UUID | None, "client.id"]
+    client_name: Annotated[str | None, "client.name"]
+    status: Annotated[str | None, "licence.status"]
+    grace_until: Annotated[datetime | None, "licence.grace_until"]
+    plan_id: Annotated[int | None, "plan.id"]
+    plan: Annotated[str | None, "plan.name"]
+    plan_entitlements: Annotated[Sequence[str] | None, "plan.entitlements"]
+    own_entitlements: Annotated[Sequence[str] | None, "licence.entitlements"]
+    monthly_input_tokens: Annotated[int | None, "plan.monthly_input_tokens"]
+    monthly_output_tokens: Annotated[int | None, "plan.monthly_output_tokens"]
+    daily_tokens: Annotated[int | None, "plan.daily_tokens"]
+    cached_input_percent: Annotated[int, "COALESCE(plan.cached_input_percent, 100)"]
     # See the plan's.
-    catalogue_version: UUID | None
+    catalogue_version: Annotated[UUID | None, "plan.catalogue_version"]
     key: CallerKey | None = None
 
     is_authenticated = True
@@ -82,38 +86,12 @@ def caller_of(request: Request) -> Caller:
     return cast("Caller", request.user)
 
 
-# Whether the session or key has neither ended nor expired.
-_LASTS = "held.ended_at IS NULL AND (held.expires_at IS NULL OR held.expires_at > now())"
-# The column of each field of a caller, but for those of its session.
-_COLUMNS = {
-    "user_id": "person.id",
-    "email": "person.email",
-    "epoch": "person.epoch",
-    "is_active": "person.is_active",
-    "client_id": "client.id",
-    "client_name": "client.name",
-    "status": "licence.status",
-    "grace_until": "licence.grace_until",
-    "plan_id": "plan.id",
-    "plan": "plan.name",
-    "plan_entitlements": "plan.entitlements",
-    "own_entitlements": "licence.entitlements",
-    "monthly_input_tokens": "plan.monthly_input_tokens",
-    "monthly_output_tokens": "plan.monthly_output_tokens",
-    "daily_tokens": "plan.daily_tokens",
-    "cached_input_percent": "COALESCE(plan.cached_input_percent, 100)",
-    "catalogue_version": "plan.catalogue_version",
-}
-_COLUMNS_OF_KEY = {
-    **{name: f"held.{name}" for name in CallerKey._fields},
-    "is_allowed": "plan.allows_keys",
-}
-
-
-def _selected(**of_session: str) -> str:
-    """A caller's columns, in the order of its fields, so that a row makes a caller."""
-    columns = _COLUMNS | of_session
-    return ", ".join(columns[field.name] for field in fields(Caller) if field.name != "key")
+def _selected(of: type, **others: str) -> str:
+    """The columns of a class's fields in their order, so that a row makes one; ``others`` replace some."""
+    hints = get_type_hints(of, include_extras=True)
+    hints.pop("key", None)
+    columns = {name: hint.__metadata__[0] for name, hint in hints.items()} | others
+    return ", ".join(columns.values())
 
 
 _OF_HOLDER = """
@@ -124,7 +102,7 @@ LEFT JOIN licensing_plan plan ON plan.id = licence.plan_id
 """
 _CALLER = BatchedLookup(
     f"""
-SELECT {_selected(session_id="held.id", session_lasts=_LASTS)}, asked.place
+SELECT {_selected(Caller)}, asked.place
 FROM (VALUES KEYS) AS asked(id, user_id, place)
 JOIN accounts_session held ON held.id = asked.id AND held.user_id = asked.user_id {_OF_HOLDER}
 """,  # nosec B608 # noqa: S608 - built from constants of this project
@@ -140,7 +118,7 @@ def load_caller(*, user_id: UUID, session_id: UUID) -> Caller | None:
 
 _SIGNED_OUT = BatchedLookup(
     f"""
-SELECT {_selected(session_id="NULL::uuid", session_lasts="false")}, held.place
+SELECT {_selected(Caller, session_id="NULL::uuid", session_lasts="false")}, held.place
 FROM (VALUES KEYS) AS held(user_id, place) {_OF_HOLDER}
 """,  # nosec B608 # noqa: S608 - as above
     ["uuid"],
@@ -162,8 +140,7 @@ class KeyHolders:
         table = keys._meta.db_table  # noqa: SLF001 - Django's documented API
         self._statement = BatchedLookup(
             f"""
-SELECT {_selected(session_id="NULL::uuid", session_lasts=_LASTS)},
-    {", ".join(_COLUMNS_OF_KEY[name] for name in CallerKey._fields)}, asked.place
+SELECT {_selected(Caller, session_id="NULL::uuid")}, {_selected(CallerKey)}, asked.place
 FROM (VALUES KEYS) AS asked(hash, place)
 JOIN {table} held ON held.hash = asked.hash {_OF_HOLDER}
 """,  # nosec B608 # noqa: S608 - built from constants of this project

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict, Unpack, cast
 
 from django.db import transaction
 
@@ -19,6 +19,20 @@ CUSTOMER_TAKEN = Fault(
     "/stripe_customer_id", "unique", "This customer already pays for another client's licence."
 )
 NO_DECISION = Fault("/status", "unchanged", "The billing status already applies.")
+
+
+class LicenceTerms(TypedDict, total=False):
+    """The terms of a licence, which are columns of its row. One that is absent is unchanged."""
+
+    plan: Plan
+    entitlements: list[str]
+
+
+def terms_of(licence: Licence) -> LicenceTerms:
+    """All terms of a licence."""
+    return cast(
+        "LicenceTerms", {name: getattr(licence, name) for name in LicenceTerms.__annotations__}
+    )
 
 
 def create_client(*, name: str, plan: Plan, by: Actor, now: datetime) -> Client:
@@ -156,34 +170,39 @@ def set_customer(
 def set_terms(
     *,
     licence_id: int,
-    plan: Plan,
-    entitlements: list[str],
     shown: Mapping[str, Any] | None = None,
     reason: str,
     by: Actor,
     now: datetime,
+    **terms: Unpack[LicenceTerms],
 ) -> Licence:
-    """Changes the plan of a licence, or its own entitlements.
+    """Changes the terms of a licence that are given.
 
     Raises ``InvalidRequest`` without a reason or for an invalid slug, and ``ChangedMeanwhile`` if a changed value is
     not as it was ``shown``.
     """
     check_reason(reason)
+    if "entitlements" in terms:
+        terms["entitlements"] = sorted(set(terms["entitlements"]))
     with transaction.atomic():
         licence = _locked(licence_id)
-        before = _terms(licence)
-        terms = change(
-            present={"plan": licence.plan, "entitlements": licence.entitlements},
-            shown=shown,
-            given={"plan": plan, "entitlements": sorted(set(entitlements))},
+        present = terms_of(licence)
+        changed = change(present=present, shown=shown, given=terms)
+        changed["entitlements"] = entitlements_of(
+            changed["entitlements"], before=licence.entitlements
         )
-        licence.plan = terms["plan"]
-        licence.entitlements = entitlements_of(terms["entitlements"], before=licence.entitlements)
+        for name, value in changed.items():
+            setattr(licence, name, value)
         licence.changed_at = now
         licence.save()
-        client, after = licence.client, _terms(licence)
         record(
-            "licence:terms_set", client, by=by, now=now, reason=reason, before=before, after=after
+            "licence:terms_set",
+            licence.client,
+            by=by,
+            now=now,
+            reason=reason,
+            before=_audited(present),
+            after=_audited(changed),
         )
     return licence
 
@@ -245,5 +264,6 @@ def _billed(licence: Licence) -> dict[str, Any]:
     return seen
 
 
-def _terms(licence: Licence) -> dict[str, Any]:
-    return {"plan": licence.plan.name, "entitlements": licence.entitlements}
+def _audited(terms: Mapping[str, Any]) -> dict[str, Any]:
+    """Terms in the audit log, where a plan has its name."""
+    return {name: value.name if isinstance(value, Plan) else value for name, value in terms.items()}

@@ -18,7 +18,6 @@ class LicenceStatusSerializer(serializers.Serializer[Any]):
     )
 
     def to_representation(self, instance: Any) -> Any:
+        """The members that have a value."""
         shown = super().to_representation(instance)
-        if shown["grace_until"] is None:
-            del shown["grace_until"]
-        return shown
+        return {name: value for name, value in shown.items() if value is not None}

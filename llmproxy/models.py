@@ -13,6 +13,7 @@ from django.db.models import F, Q
 from config.platform.db.uuid7 import timed_uuid
 from config.platform.encryption import Sealed
 from licensing.models import Plan
+from llmproxy.dialects import names
 from llmproxy.requests.call_request import Surface
 
 PROMPTS_HOLD = (
@@ -88,10 +89,6 @@ class Provider(Sealed, models.Model):
     # Whoever may change its address cannot have the key sent elsewhere.
     bound_to = ("name", "base_url")
 
-    class Dialect(models.TextChoices):
-        OPENAI = "openai", "OpenAI, and servers compatible with it"
-        ANTHROPIC = "anthropic", "Anthropic"
-
     class Fetches(models.TextChoices):
         """A choice of passing on images and files by URL. A server in one's own network would fetch from there."""
 
@@ -110,7 +107,7 @@ class Provider(Sealed, models.Model):
 
     name = models.CharField(max_length=40, unique=True)
     dialect = models.CharField(
-        max_length=10, choices=Dialect, default=Dialect.OPENAI, db_default="openai"
+        max_length=10, choices=names.choices, default="openai", db_default="openai"
     )
     base_url = models.CharField(
         "address",

@@ -1,6 +1,6 @@
 """The tables and the drawing of the docs that are made from the code.
 
-``tests/test_docs.py`` fails while one differs from the code, and writes it where ``UPDATE_DOCS`` is set.
+``tests/test_docs.py`` fails while one differs from the code; `make docs` writes it.
 """
 
 import csv

@@ -118,8 +118,7 @@ def test_the_file_is_as_the_code_generates_it(name: str) -> None:
     path, wanted = ROOT / "docs" / name, GENERATED[name]()
     if "UPDATE_DOCS" in os.environ:
         path.write_text(wanted)
-    command = "UPDATE_DOCS=1 .venv/bin/python -m pytest tests/test_docs.py -k generates"
-    assert path.read_text() == wanted, f"Write docs/{name} anew: {command}"
+    assert path.read_text() == wanted, f"Write docs/{name} anew: make docs"
 
 
 def test_a_problem_has_one_status() -> None:

@@ -1,11 +1,11 @@
 """The page of licences, and the actions that change their status, terms and customer."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from copy import copy
 from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.contrib.postgres.forms import SimpleArrayField
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
@@ -13,8 +13,14 @@ from config.console.actions import Action, ReasonForm, Result, TrackedForm, UtcD
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import ChoiceFilter, moment
 from config.console.template_tags import standing
-from licensing.admin.plans import ENTITLEMENTS_HELP, AppsForm
-from licensing.licences import set_customer, set_operator_status, set_terms
+from licensing.admin.plans import ENTITLEMENTS_HELP, AppsForm, in_words
+from licensing.licences import (
+    LicenceTerms,
+    set_customer,
+    set_operator_status,
+    set_terms,
+    terms_of,
+)
 from licensing.models import Licence, Plan, Standing
 
 BILLING = "billing"
@@ -78,37 +84,45 @@ class SetStatus(Action):
         return Result(f"{licence.client} {now}.", licence.client, undo=back)
 
 
-class TermsForm(AppsForm, TrackedForm, ReasonForm):
-    plan = forms.ModelChoiceField(Plan.objects.all(), empty_label=None)
-    entitlements = SimpleArrayField(
-        forms.SlugField(max_length=60),
-        label="Beyond the plan",
-        required=False,
-        help_text=f"Entitlements besides those of the plan. {ENTITLEMENTS_HELP}",
-    )
+class TermsForm(TrackedForm, AppsForm, forms.ModelForm):  # type: ignore[type-arg]
+    plan = forms.ModelChoiceField(Plan.objects.all(), label="Plan", empty_label=None)
+    reason = ReasonForm.base_fields["reason"]
+
+    class Meta:
+        model = Licence
+        fields = tuple(LicenceTerms.__annotations__)
+        labels = {"entitlements": "Beyond the plan"}
+        help_texts = {
+            "entitlements": f"Entitlements besides those of the plan. {ENTITLEMENTS_HELP}"
+        }
 
 
 class SetTerms(Action):
-    """Sets the plan, and the entitlements beyond it."""
+    """Sets the terms of a licence."""
 
     name = "terms"
-    label = "Change plan or apps"
+    label = "Change licence terms"
     form_class = TermsForm
 
     def effects(self, target: Licence) -> Iterable[str]:
-        yield f"{target.client} has the plan {target.plan} now, and beyond it: {_named(target.entitlements)}."
+        terms = "; ".join(f"{what}: {value}" for what, value in _terms_in_words(target).items())
+        yield f"Current terms of {target.client} – {terms}."
         yield "Caps and entitlements of the new plan count from the next request on; tokens used so far still count."
 
-    def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
-        return {"plan": target.plan_id, "entitlements": target.entitlements}
+    def form(
+        self, target: Licence, data: Mapping[str, Any] | None, *, by: HttpRequest
+    ) -> TermsForm:
+        # A copy: the form writes what was entered into its instance.
+        return TermsForm(data, instance=copy(target))
 
-    def do(self, target: Licence, *, entitlements: list[str] | None, **given: Any) -> Result:
-        licence = set_terms(licence_id=target.pk, entitlements=entitlements or [], **given)
-        pairs = (
-            ("Plan", str(target.plan), str(licence.plan)),
-            ("Beyond the plan", _named(target.entitlements), _named(licence.entitlements)),
-        )
-        changed = [f"{what}: {was} → {now}." for what, was, now in pairs if was != now]
+    def do(self, target: Licence, **given: Any) -> Result:
+        licence = set_terms(licence_id=target.pk, **given)
+        before = _terms_in_words(target)
+        changed = [
+            f"{what}: {before[what]} → {value}."
+            for what, value in _terms_in_words(licence).items()
+            if value != before[what]
+        ]
         said = f"{licence.client} has the plan {licence.plan}."
         return Result(said, licence.client, " ".join(changed) or "Nothing has changed.")
 
@@ -144,8 +158,10 @@ class SetCustomer(Action):
         return Result(f"{payer} is linked to {licence.client}.", licence.client)
 
 
-def _named(slugs: list[str]) -> str:
-    return ", ".join(slugs) or "nothing"
+def _terms_in_words(licence: Licence) -> dict[str, str]:
+    """The terms of a licence by the labels of their fields."""
+    fields = TermsForm.base_fields
+    return {str(fields[name].label): in_words(value) for name, value in terms_of(licence).items()}
 
 
 class StatusFilter(ChoiceFilter):

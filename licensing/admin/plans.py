@@ -74,7 +74,7 @@ class ChangePlan(Action):
         )
         pairs = ((each, getattr(target, each), getattr(plan, each)) for each in terms)
         changed = [
-            f"{each}: {_shown(was)} → {_shown(now)}" for each, was, now in pairs if was != now
+            f"{each}: {in_words(was)} → {in_words(now)}" for each, was, now in pairs if was != now
         ]
         told = "; ".join(changed).replace("_", " ")
         follows = f"{told[:1].upper()}{told[1:]}." if told else "Nothing was different."
@@ -94,7 +94,10 @@ class AddPlan(Action):
         return Result(f"{plan} has been added.", plan)
 
 
-def _shown(value: Any) -> str:
+def in_words(value: Any) -> str:
+    """A term as an operator reads it."""
+    if value is None:
+        return "none"
     if isinstance(value, list):
         return ", ".join(value) or "nothing"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""The dialects of providers. Another one is a module with its codecs, and an entry here."""
+"""The dialects of providers. Another one is a module with its codecs, an entry here, and its name in ``names``."""
 
 from llmproxy.dialects import anthropic, openai
 from llmproxy.dialects.anthropic.messages import MessageCodec

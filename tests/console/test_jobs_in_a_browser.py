@@ -88,10 +88,10 @@ licensing: grace, suspend, reactivate
 licensing: change the apps beyond a plan
     menu Clients
     open Borealis
-    act Change plan or apps
+    act Change licence terms
     fill Beyond the plan = notes
     fill Reason = Bought.
-    press Change plan or apps
+    press Change licence terms
     told Beyond the plan: nothing → notes
 support: grant an override and end it
     find person-5@acme.test

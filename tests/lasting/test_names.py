@@ -12,8 +12,6 @@ from pytest_django.plugin import DjangoDbBlocker
 from tests.lasting.files import LISTED, End, ends, listed, rows, write
 from tests.lasting.kinds import KINDS, Name, names
 
-ANEW = "UPDATE_DOCS=1 .venv/bin/python -m pytest tests/lasting/test_names.py"
-
 
 @pytest.fixture(scope="module")
 def found(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> set[Name]:
@@ -38,7 +36,7 @@ def test_every_lasting_name_is_listed_and_none_is_lost(found: set[Name]) -> None
         write(found)
     new, over = found - listed(), set(filter(is_ended, listed()))
     assert not new | over, (
-        f"docs/lasting-names.csv lacks names or has ended ones:\n{written(new | over)}\nList them by: {ANEW}"
+        f"docs/lasting-names.csv lacks names or has ended ones:\n{written(new | over)}\nList them by: make docs"
     )
 
 
@@ -49,7 +47,7 @@ def is_ended(name: Name) -> bool:
 def test_the_list_has_every_kind_in_order() -> None:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows(listed()))
-    assert LISTED.read_text() == text.getvalue(), f"Write it by: {ANEW}"
+    assert LISTED.read_text() == text.getvalue(), "Write it by: make docs"
     assert {kind for kind, *_ in listed()} == set(KINDS)
 
 

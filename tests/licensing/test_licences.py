@@ -1,6 +1,7 @@
 """Licences: two axes, one answer, and changes that say why."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -14,6 +15,7 @@ from licensing.licences import (
     set_customer,
     set_operator_status,
     set_terms,
+    terms_of,
 )
 from licensing.models import Licence, Plan, Standing
 
@@ -221,10 +223,24 @@ class TestRules:
             now=now,
         )
         assert changed.all_entitlements == ["mail", "notes", "sheets"]
-        assert AuditEvent.objects.get(action="licence:terms_set").after == {
-            "plan": "Team",
-            "entitlements": ["notes", "sheets"],
-        }
+        after = AuditEvent.objects.get(action="licence:terms_set").after
+        assert (after["plan"], after["entitlements"]) == ("Team", ["notes", "sheets"])
+
+    @pytest.mark.parametrize("terms", [{"entitlements": ["mail"]}, {"plan": "Team"}, {}])
+    def test_terms_that_are_not_given_are_unchanged(
+        self, licence: Licence, by: Actor, now: datetime, terms: dict[str, Any]
+    ) -> None:
+        Licence.objects.update(entitlements=["notes"])
+        if "plan" in terms:
+            terms = {**terms, "plan": Plan.objects.create(name=terms["plan"])}
+        licence.refresh_from_db()
+        before = terms_of(licence)
+        set_terms(licence_id=licence.pk, reason="x", by=by, now=now, **terms)
+        licence.refresh_from_db()
+        assert terms_of(licence) == {**before, **terms}
+        event = AuditEvent.objects.get(action="licence:terms_set")
+        assert event.before.keys() == event.after.keys() == before.keys()
+        assert {name for name in before if event.before[name] != event.after[name]} == set(terms)
 
     def test_an_entitlement_that_no_app_can_have_is_refused_unless_it_was_there(
         self, licence: Licence, plan: Plan, by: Actor, now: datetime

@@ -13,9 +13,10 @@ from config.platform.problems.problem import InvalidRequest
 from licensing.callers import Caller, load_caller
 from llmproxy.calls import relay
 from llmproxy.calls.call import Call
-from llmproxy.dialects import by_name, refusals
+from llmproxy.dialects import by_name, names, refusals
 from llmproxy.dialects.protocol import ProviderError
 from llmproxy.dialects.sse import EventParser
+from llmproxy.models import Provider
 from llmproxy.requests.chat import parse
 from tests.llmproxy.calling import admit
 from tests.llmproxy.targets import refusal_of, target
@@ -36,6 +37,11 @@ def says(peer: Peer) -> None:
             peer.chunk(b"")
         else:
             peer.answer(f"7 You said: {lines[-1]}".encode())
+
+
+def test_every_dialect_may_be_named_by_settings_and_rows() -> None:
+    assert set(by_name.DIALECTS) == set(names.NAMES)
+    assert {name for name, _ in Provider._meta.get_field("dialect").flatchoices} == set(names.NAMES)
 
 
 @pytest.mark.django_db

@@ -97,7 +97,7 @@ def seed(*, known: Demo | None, now: datetime) -> Demo:
 def add_second_provider(address: str, *, now: datetime) -> None:
     """Gives the models of the demo a second route, to a provider of Anthropic's dialect that takes any key."""
     by = Actor.command("seed_demo")
-    terms = ProviderTerms(name="second", dialect=Provider.Dialect.ANTHROPIC, base_url=address)
+    terms = ProviderTerms(name="second", dialect="anthropic", base_url=address)
     with transaction.atomic():
         provider = Provider.objects.filter(name=terms.name).first()
         if provider is None:

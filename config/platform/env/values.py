@@ -44,9 +44,10 @@ CDN_PURGE_FORM = validate.Regexp(
 )
 
 
-def one_of(*values: str) -> validate.Validator:
-    """One of these values, or empty."""
-    return validate.OneOf(("", *values), error=f"Must be {' or '.join(values)}.")
+def one_of(*values: str, or_empty: bool = False) -> validate.Validator:
+    """One of these values."""
+    allowed = ("", *values) if or_empty else values
+    return validate.OneOf(allowed, error=f"Must be {' or '.join(values)}.")
 
 
 MEMBERS = validate.Regexp(
@@ -54,8 +55,7 @@ MEMBERS = validate.Regexp(
     flags=re.ASCII,
     error="Must be names of members, separated by commas.",
 )
-LIMIT_NAME = one_of("max_tokens", "max_completion_tokens")
-DIALECT = validate.OneOf(("openai", "anthropic"), error="Must be openai or anthropic.")
+LIMIT_NAME = one_of("max_tokens", "max_completion_tokens", or_empty=True)
 
 
 @parser
