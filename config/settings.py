@@ -90,7 +90,7 @@ LLM_READ_TIMEOUT: float = env.number("LLM_READ_TIMEOUT", 60.0, above=True)
 LLM_KEEPALIVE_SECONDS: float = env.number("LLM_KEEPALIVE_SECONDS", 10.0, above=True)
 LLM_MAX_SECONDS: float = env.number("LLM_MAX_SECONDS", 600.0, above=True)
 # The least time between two reads of a running stream; 0: each chunk at once.
-LLM_STREAM_PACE_MS: float = env.number("LLM_STREAM_PACE_MS", 0.0, most=1_000.0)
+LLM_STREAM_PACE_MS: float = env.number("LLM_STREAM_PACE_MS", 20.0, most=1_000.0)
 # Charged for each second of silence of a call that was cut without a report.
 LLM_UNSEEN_TOKENS_PER_SECOND: float = env.number(
     "LLM_UNSEEN_TOKENS_PER_SECOND", 100.0, most=1_000_000.0

@@ -16,7 +16,7 @@ for each in serving.around_requests:
     application = each(application)
 # Loads every view before the fork, so that workers share the memory and no first request waits.
 _ = get_resolver().url_patterns
-# Likewise: the vocabularies take a second to load and 110 MB.
+# Likewise: the library of vocabularies takes half a second to load and 130 MB.
 tokenizers.load()
 # Last, so that Python still shows errors of the start in full.
 logs.take_over()

@@ -83,22 +83,22 @@ _TODAY_RESERVED = "CASE WHEN m.day >= %(day)s THEN m.day_reserved ELSE 0 END"
 _LEFT_TODAY = (
     "l.day_cap - CASE WHEN m.day >= %(day)s THEN m.day_used + m.day_reserved ELSE 0 END - %(input)s"
 )
-_LEFT = f"LEAST(l.output_cap - m.output_used - m.output_reserved, {_LEFT_TODAY})"
+_LEFT = f"l.output_cap - m.output_used - m.output_reserved, {_LEFT_TODAY}"
 # The latest totals of the call's key, once those of its person are locked: settlement locks in this order too.
 _KEY = """
 mine AS MATERIALIZED (
     SELECT FROM usage_monthlyusage WHERE user_id = %(user)s AND period = %(period)s FOR NO KEY UPDATE
 ),
 k AS MATERIALIZED (
-    SELECT %(key_cap)s::bigint - month.output_used - month.output_reserved AS room
-    FROM mine CROSS JOIN usage_keymonth AS month
-    WHERE month.key_id = %(key)s AND month.period = %(period)s FOR NO KEY UPDATE OF month
+    SELECT %(key_cap)s::bigint - n.output_used - n.output_reserved AS room
+    FROM mine CROSS JOIN usage_keymonth AS n
+    WHERE n.key_id = %(key)s AND n.period = %(period)s FOR NO KEY UPDATE OF n
 ),"""
 _KEPT = """
 kept AS (
-    UPDATE usage_keymonth AS month
-    SET output_reserved = month.output_reserved + granted, output_cap = %(key_cap)s
-    FROM admitted WHERE month.key_id = %(key)s AND month.period = %(period)s
+    UPDATE usage_keymonth AS n
+    SET output_reserved = n.output_reserved + granted, output_cap = %(key_cap)s
+    FROM admitted WHERE n.key_id = %(key)s AND n.period = %(period)s
 ),"""
 
 
@@ -111,11 +111,9 @@ def _admission(*, by_capped_key: bool = False, has_output: bool = True) -> Batch
     """
     key, kept, of_key = (_KEY, _KEPT, ", k") if by_capped_key else ("", "", "")
     room = ", k.room" if by_capped_key else ""
-    left = f"LEAST({_LEFT}{room})" if by_capped_key else _LEFT
-    grant, enough = (
-        f"LEAST(%(wanted)s, {left})",
-        f"COALESCE({left}, %(least)s) >= %(least)s",
-    )
+    left = f"{_LEFT}{room}"
+    # Without any cap what is left is NULL.
+    grant, enough = f"LEAST(%(wanted)s, {left})", f"(LEAST({left}) < %(least)s) IS NOT TRUE"
     if not has_output:
         grant, enough = "%(wanted)s", f"COALESCE({_LEFT_TODAY}, 0) >= 0"
     return BatchedStatement(
@@ -127,7 +125,7 @@ admitted AS (
         input_reserved = m.input_reserved + %(input)s,
         output_reserved = m.output_reserved + {grant},
         day_used = {_TODAY_USED},
-        day_reserved = ({_TODAY_RESERVED}) + %(input)s + {grant},
+        day_reserved = {_TODAY_RESERVED} + %(input)s + {grant},
         day = GREATEST(m.day, %(day)s),
         input_cap = l.input_cap,
         output_cap = l.output_cap

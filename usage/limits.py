@@ -117,7 +117,7 @@ def limits_of(*, user: str, plan_input: str, plan_output: str, plan_day: str) ->
             FROM usage_override
             WHERE user_id = {user} AND starts_at <= %(now)s AND ends_at > %(now)s
         ) AS v
-    ) AS numbers
+    ) AS s
     """  # nosec B608 # noqa: S608 - built from constants of this project
 
 

@@ -48,7 +48,8 @@ def _settlement(*, by_capped_key: bool) -> BatchedStatement:
     """Settles a call. Updates the totals of its person, and then those of its key: admission locks in this order too.
 
     Finds the open record by its id and ``settled_at``, which a constraint ties to ``state``: with ``state`` PostgreSQL
-    might choose the index of open records, which grows with the running calls.
+    might choose the index of open records, which grows with the running calls. A cap counts as used up once not even a
+    small prompt fits (usage.limits.small_prompt); a cap of 0 is an operator's refusal and no budget.
     """
     key = _KEY if by_capped_key else ""
     left = "LEAST(left_month, (SELECT left_key FROM kept))" if by_capped_key else "left_month"
@@ -92,12 +93,10 @@ noticed AS (
     FROM counted AS m CROSS JOIN LATERAL (
         VALUES ('input', m.input_used, m.input_cap, m.input_cap * {SHARE_PERCENT} / 100.0),
                ('output', m.output_used, m.output_cap, m.output_cap * {SHARE_PERCENT} / 100.0),
-               -- With less left, not even a small prompt fits (usage.limits.small_prompt).
                ('input_all', m.input_used, m.input_cap,
                 m.input_cap + 1 - GREATEST(LEAST({SMALL_PROMPT}, m.input_cap * {SMALL_PERCENT} / 100), 1)),
                ('output_all', m.output_used, m.output_cap, m.output_cap - {LEAST_OUTPUT - 1})
     ) AS d (kind, used, cap, enough)
-    -- A cap of 0 is an operator's refusal and no budget.
     WHERE d.cap > 0 AND d.used >= d.enough
     UNION ALL
     SELECT 'report', user_id, %(today)s::date, %(reported)s::bigint, %(plausible)s::bigint, %(now)s, id

@@ -86,7 +86,9 @@ WHERE token.id = %s
 )
 
 # The lock comes first. PostgreSQL checks a row that changed during the wait again before it updates it, so a second
-# use finds the token replaced. Whatever ends a session revokes its tokens in the same transaction.
+# use finds the token replaced. Whatever ends a session revokes its tokens in the same transaction. The presented token
+# has arrived, so its own sealed copy, for a retry, is no longer needed; by that form of the condition the planner finds
+# the parent by its successor, not by the index on boxes.
 _REPLACE = BatchedStatement(
     """
 WITH holder AS (
@@ -103,10 +105,8 @@ replaced AS (
     RETURNING token.id, token.user_id, token.session_id
 ),
 arrived AS (
-    -- The presented token has arrived: its own sealed copy, for a retry, is no longer needed.
     UPDATE accounts_refreshtoken parent SET retry_box = NULL
     FROM replaced
-    -- This form of the condition makes the planner find the parent by its successor, not by the index on boxes.
     WHERE parent.replaced_by_id = replaced.id AND COALESCE(octet_length(parent.retry_box), 0) > 0
 ),
 used AS (

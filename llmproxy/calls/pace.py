@@ -1,7 +1,6 @@
 """The pace of a stream: what its provider writes in quick succession goes on in one piece.
 
-Most of what a chunk costs is to wake up for it and to wake its reader, so that a fast model's stream costs half as much
-at 50 ms.
+Most of a chunk's cost is waking up for it and waking its reader. A stream that is slower than the pace costs nothing.
 """
 
 import time
@@ -12,6 +11,8 @@ from config.platform.http.exchange import Exchange
 
 # The reads that become one piece, between which nobody else has a turn.
 MOST_READS = 64
+# A read of so many bytes may have left others behind.
+FULL_READ = 8 * 1024
 
 
 class Pace:
@@ -21,6 +22,8 @@ class Pace:
         self._seconds = seconds
         # When the last read was, on the monotonic clock.
         self._read_at = 0.0
+        # Whether the last chunk came within the pace, so that sleeping before the next one saves a wake-up.
+        self._is_quick = False
 
     def chunk(self, exchange: Exchange, seconds: float) -> bytes | None:
         """Returns the next bytes as the exchange does, and what has come meanwhile with them.
@@ -29,12 +32,31 @@ class Pace:
         """
         if not self._seconds:
             return exchange.chunk(seconds)
-        if (left := self._read_at + self._seconds - time.monotonic()) > 0:
-            time.sleep(left)
-        pieces = [exchange.chunk(seconds)]
+        has_slept = self._is_quick and self._sleep()
+        slept_until = self._read_at + self._seconds
+        piece = exchange.chunk(seconds)
+        if not piece:
+            self._is_quick = False
+            return piece
+        self._is_quick = time.monotonic() < slept_until + (self._seconds if has_slept else 0.0)
+        has_slept |= self._sleep()
         self._read_at = time.monotonic()
-        # One read is one record of TLS. An end or a failure behind these bytes is told again by the next read.
+        return self._rest(exchange, piece) if has_slept or len(piece) >= FULL_READ else piece
+
+    def _sleep(self) -> bool:
+        """Sleeps until the pace allows the next read; returns whether it had to."""
+        if (left := self._read_at + self._seconds - time.monotonic()) <= 0:
+            return False
+        time.sleep(left)
+        return True
+
+    def _rest(self, exchange: Exchange, piece: bytes) -> bytes:
+        """These bytes with those that came meanwhile: one read is one record of TLS.
+
+        An end or a failure behind them is told again by the next read.
+        """
+        pieces = [piece]
         with suppress(ExchangeError):
-            while pieces[-1] and len(pieces) < MOST_READS:
-                pieces.append(exchange.chunk(0))
-        return b"".join(filter(None, pieces)) or pieces[0]
+            while len(pieces) < MOST_READS and (more := exchange.chunk(0)):
+                pieces.append(more)
+        return b"".join(pieces)

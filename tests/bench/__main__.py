@@ -24,7 +24,7 @@ from tests.bench.length import SHORT
 from tests.tools.folders import LOCAL, claim
 
 # In this order; those that stand alone take too long for every run and are asked for by name.
-PARTS = ("startup", "status", "complete", "streams", "auth", "telemetry", "scaling")
+PARTS = ("startup", "status", "complete", "streams", "chunks", "auth", "telemetry", "scaling")
 ALONE = ("growth", "replica")
 ROUNDS = 3
 BASE_URL = "http://127.0.0.1:8000"

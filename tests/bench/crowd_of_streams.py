@@ -33,8 +33,8 @@ READ = 64 * 1024
 class Crowd:
     """``streams`` calls of ``body``, begun evenly over ``ramp`` seconds, the tokens taken in turn.
 
-    Each is asked ``times`` times, one after another. A whole answer has ``chunks`` marks. What is not over ``patience``
-    seconds after the last began has failed.
+    Each is asked ``times`` times, one after another. A whole answer has ``chunks`` marks and, at its end,
+    ``last``. What is not over ``patience`` seconds after the last began has failed.
     """
 
     host: str
@@ -47,6 +47,7 @@ class Crowd:
     ramp: float
     patience: float = 60.0
     times: int = 1
+    last: str = DONE.decode()
 
 
 @dataclass(kw_only=True)
@@ -79,6 +80,7 @@ class _Stream:
         "began",
         "fd",
         "first",
+        "has_last",
         "last",
         "left",
         "marks",
@@ -98,6 +100,8 @@ class _Stream:
         self.number, self.left = number, left
         self.first = self.last = 0.0
         self.marks = 0
+        # Whether its last event has come.
+        self.has_last = False
         self.tail = b""
         self.over: str | None = None
 
@@ -115,6 +119,7 @@ class _Reading:
         self._unanswered = 0
         self._ends: Counter[str] = Counter()
         self._requests = [_request(crowd, token) for token in crowd.tokens]
+        self._last = crowd.last.encode()
         self._most = 0
 
     def run(self) -> Seen:
@@ -178,11 +183,12 @@ class _Reading:
             if not stream.first:
                 stream.first = now
                 self._firsts.append(now - stream.began)
+        stream.has_last |= self._last in text
         if not stream.marks and not stream.tail and not data.startswith(OK):
             stream.over = "refused " + data[9:12].decode("ascii", "replace") if data else "closed"
             self._unanswered += b"\r\nretry-after:" not in data.lower()
         elif text.endswith(LAST_CHUNK) or not data:
-            is_whole = DONE in text and stream.marks == self._crowd.chunks
+            is_whole = stream.has_last and stream.marks == self._crowd.chunks
             stream.over = "" if is_whole else "cut short"
             if is_whole:
                 self._waits.append(now - stream.last)

@@ -6,6 +6,7 @@ one ``BASE_URL``, so that a caller's token is good for each of them.
 
 import http.client
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
@@ -143,6 +144,12 @@ class Stage:
         with _program(name, command, port, log=log, environ=own) as served:
             yield served
 
+    @contextmanager
+    def provider_over_tls(self, certificate: Path) -> Iterator[int]:
+        """The port of another stand-in provider, which has this certificate."""
+        with _provider(self.folder, certificate) as served:
+            yield served.port
+
     def callers(self, number: int, *, caps: Mapping[str, int] = CAPS) -> list[Caller]:
         """People with tokens; by default with caps that hold and that nobody reaches."""
         return make_callers(self.database, number, caps=caps)
@@ -204,16 +211,7 @@ def stage(folder: Path, postgres: Child) -> Iterator[Stage]:
     """A migrated, seeded database on the server that ``DATABASE_URL`` names, and a fast provider."""
     with ExitStack() as running:
         database = running.enter_context(new_database(nullcontext))
-        port = free(HOST, 0)
-        provider = running.enter_context(
-            _program(
-                "provider",
-                [sys.executable, "-m", "tests.standins.provider", "--port", str(port)],
-                port,
-                log=folder / "provider.log",
-                environ=os.environ,
-            )
-        )
+        provider = running.enter_context(_provider(folder))
         environ = {
             **os.environ,
             "HOST": HOST,
@@ -258,16 +256,41 @@ def _redis_pid() -> int | None:
 
 
 @contextmanager
+def _provider(folder: Path, certificate: Path | None = None) -> Iterator[Served]:
+    port = free(HOST, 0)
+    command = [sys.executable, "-m", "tests.standins.provider", "--port", str(port)]
+    log, is_ready = folder / f"provider-{port}.log", _answers
+    if certificate is not None:
+        command += ["--certificate", str(certificate)]
+        is_ready = _accepts
+    program = _program("provider", command, port, log=log, environ=os.environ, is_ready=is_ready)
+    with program as served:
+        yield served
+
+
+@contextmanager
 def _program(
-    name: str, command: Sequence[str], port: int, *, log: Path, environ: Mapping[str, str]
+    name: str,
+    command: Sequence[str],
+    port: int,
+    *,
+    log: Path,
+    environ: Mapping[str, str],
+    is_ready: Callable[[int], bool] | None = None,
 ) -> Iterator[Served]:
     program = Program(name=name, command=command, log=log, environ=environ)
     child = program.start()
     try:
-        child.wait_until(partial(_answers, port), seconds=60)
+        child.wait_until(partial(is_ready or _answers, port), seconds=60)
         yield Served(child, port, environ)
     finally:
         child.stop()
+
+
+def _accepts(port: int) -> bool:
+    with suppress(OSError), socket.create_connection((HOST, port), timeout=30):
+        return True
+    return False
 
 
 def _answers(port: int) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from config.platform.http.errors import TimedOut
 from config.platform.http.exchange import Exchange
 from llmproxy.calls import pace
-from llmproxy.calls.pace import Pace
+from llmproxy.calls.pace import FULL_READ, Pace
 
 
 class Clock:
@@ -65,8 +65,30 @@ def test_without_a_pace_each_chunk_goes_on_as_it_comes(clock: Clock) -> None:
 def test_what_comes_within_the_pace_goes_on_in_one_piece(clock: Clock) -> None:
     coming = Coming(clock, *((n / 100, b"%d" % n) for n in range(10)))
     assert chunks(Pace(0.05), coming) == [b"0", b"12345", b"6789"]
-    # The end comes with the last piece, and is told again by the next read.
-    assert clock.slept == [0.05, 0.05, 0.05]
+    # The second chunk came within the pace. The end comes with the last piece, and is told again by the next read.
+    assert clock.slept == [0.04, 0.05, 0.05]
+
+
+def test_a_stream_slower_than_the_pace_never_sleeps(clock: Clock) -> None:
+    coming = Coming(clock, *((n / 10, b"%d" % n) for n in range(4)))
+    assert chunks(Pace(0.05), coming) == [b"0", b"1", b"2", b"3"]
+    assert clock.slept == []
+
+
+def test_a_stream_that_slows_down_does_not_sleep_any_more(clock: Clock) -> None:
+    coming = Coming(clock, (0.0, b"a"), (0.01, b"b"), (0.2, b"c"), (0.3, b"d"), (0.4, b"e"))
+    assert chunks(Pace(0.05), coming) == [b"a", b"b", b"c", b"d", b"e"]
+    assert clock.slept == [0.04, 0.05]
+
+
+def test_a_read_that_filled_its_buffer_is_followed_by_the_next_at_once(clock: Clock) -> None:
+    class Full(Coming):
+        def chunk(self, timeout: float) -> bytes | None:
+            return self._pieces.pop(0)[1] if self._pieces else b""
+
+    coming = Full(clock, (0.0, b"a" * FULL_READ), (0.0, b"b"))
+    assert chunks(Pace(0.05), coming) == [b"a" * FULL_READ + b"b"]
+    assert clock.slept == []
 
 
 def test_the_first_chunk_after_a_pause_waits_for_nothing(clock: Clock) -> None:
@@ -77,7 +99,7 @@ def test_the_first_chunk_after_a_pause_waits_for_nothing(clock: Clock) -> None:
         piece = paced.chunk(cast("Exchange", coming), 10.0)
         came.append((piece, round(clock.now - begun, 3)))
     # A silence of ten seconds is told, and what comes after it goes on as it comes.
-    assert came == [(b"a", 0.0), (b"b", 3.0), (None, 13.05), (b"c", 20.0), (b"", 20.05)]
+    assert came == [(b"a", 0.0), (b"b", 3.0), (None, 13.0), (b"c", 20.0), (b"", 20.0)]
 
 
 def test_records_that_are_read_one_by_one_are_one_piece(clock: Clock) -> None:

@@ -206,7 +206,8 @@ class Authority:
             .add_extension(issuer, critical=False)
         )
 
-    def server(self, name: x509.GeneralName) -> ssl.SSLContext:
+    def certificate(self, name: x509.GeneralName) -> Path:
+        """A PEM file with the key and the certificate of a server of this name."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = (
             self.unsigned(x509.Name([]), key.public_key())
@@ -224,8 +225,11 @@ class Authority:
             )
             + certificate.public_bytes(serialization.Encoding.PEM)
         )
+        return file
+
+    def server(self, name: x509.GeneralName) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(file)
+        context.load_cert_chain(self.certificate(name))
         return context
 
 

@@ -43,7 +43,7 @@ def borrowed(pool: Any) -> PooledConnection:
 
 
 class BatchedStatement(Batches["_Execution"]):
-    """A prepared statement that returns at most one row, with positional or named values.
+    """A prepared statement that returns at most one row, with positional or named values; its text has no comments.
 
     Concurrent executions in this process form one batch. A statement that writes has an ``order``, a sort key of the
     values: its batch is a transaction sorted by that key, which must order the locked rows to avoid deadlocks. Inside a
@@ -55,7 +55,8 @@ class BatchedStatement(Batches["_Execution"]):
 
     def __init__(self, text: str, *, order: Callable[[Any], Any] | None = None) -> None:
         super().__init__()
-        self.text = text
+        # psycopg parses a statement of over 4,096 bytes anew at each execution.
+        self.text = " ".join(text.split())
         self._order = order
 
     def row(self, values: Any) -> Row | None:
@@ -148,8 +149,8 @@ class BatchedLookup(BatchedStatement):
         keys = [f"({key}, {place})" for place in range(1, MOST + 1)]
         # Batches are padded to one of these sizes.
         sizes = (1, 2, 4, 8, 16, MOST)
-        self._texts = {size: text.replace("KEYS", ", ".join(keys[:size])) for size in sizes}
-        super().__init__(self._texts[1])
+        super().__init__(text.replace("KEYS", keys[0]))
+        self._texts = {size: self.text.replace(keys[0], ", ".join(keys[:size])) for size in sizes}
 
     def _execute_one(self, cursor: Any, execution: "_Execution", **options: bool) -> None:
         self._look_up(cursor, [execution], **options)

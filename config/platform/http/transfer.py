@@ -1,5 +1,6 @@
 """One request, sent again where that is safe, and its answer in parts."""
 
+import ssl
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,7 +16,7 @@ from config.platform.http.errors import Broken, ExchangeError, TimedOut, TooLarg
 from config.platform.http.retries import Retries, root_of
 
 READ_BYTES = 16 * 1024
-# The shortest wait: a timeout of 0 would make the socket another kind.
+# The shortest wait at the end of the provider's time.
 MOMENT = 0.001
 LATE = "the deadline has passed"
 
@@ -86,16 +87,17 @@ class Transfer:
     def more(self, now: float, until: float) -> bytes | None:
         """The next bytes of the body, b"" at its end, None where none come until then."""
         while not self._body.ended:
-            seconds, left = max(MOMENT, until - now), self._limits.read_timeout - self._silence
+            seconds, left = max(0.0, until - now), self._limits.read_timeout - self._silence
             sock = self.attempt.sock
             assert sock is not None
+            # 0 asks for what is there already.
             sock.settimeout(min(seconds, max(MOMENT, left)))
             try:
                 data = sock.recv(READ_BYTES)
-            except TimeoutError:
+            except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
                 self._silence += seconds
                 if seconds >= left:
-                    raise
+                    raise TimeoutError from None
                 return None
             if self._is_cut:
                 raise Abandoned

@@ -26,11 +26,13 @@ def main() -> None:
         backlog=BACKLOG,
         log=None,
         handler_class=Handler,
+        **({"certfile": options.certificate} if options.certificate else {}),
     )
     server.start()
     for number in (signal.SIGTERM, signal.SIGINT):
         gevent.signal_handler(number, sys.exit, 0)
-    print(f"listening on http://{options.host}:{server.server_port}/v1", flush=True)
+    scheme = "https" if options.certificate else "http"
+    print(f"listening on {scheme}://{options.host}:{server.server_port}/v1", flush=True)
     if options.until_eof:
         tp_read(sys.stdin.fileno(), 1)
     else:
@@ -47,6 +49,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--api-key", help="the only key to accept; without it, any")
+    parser.add_argument("--certificate", help="a PEM file with key and certificate, for TLS")
     parser.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
     return parser.parse_args()
 

@@ -16,7 +16,7 @@ from gevent.event import Event
 from gevent.pywsgi import WSGIHandler
 from gevent.socket import wait_read
 
-from tests.standins.provider import embeddings, responses
+from tests.standins.provider import embeddings, messages, responses
 from tests.standins.provider.answers import Answer, Json, dump, event, text_of
 from tests.standins.provider.behaviour import split_directive
 from tests.standins.provider.work import Work
@@ -25,6 +25,7 @@ MODELS = ("stand-in-small", "stand-in-large", "stand-in-embedding")
 SURFACES: dict[str, type[Answer]] = {
     "/v1/chat/completions": Answer,
     "/v1/responses": responses.Response,
+    "/v1/messages": messages.Message,
     "/v1/embeddings": embeddings.Embeddings,
 }
 COUNTERS = ("requests", "requests_open", "streams_open", "streams_aborted")
@@ -179,7 +180,8 @@ class Provider:
                 raise ApiError(404, f"Invalid URL ({' '.join(call.route)})")
 
     def _authorise(self, call: Call) -> None:
-        key = call.environ.get("HTTP_AUTHORIZATION", "").removeprefix("Bearer ")
+        given = call.environ.get("HTTP_AUTHORIZATION") or call.environ.get("HTTP_X_API_KEY", "")
+        key = given.removeprefix("Bearer ")
         if not key or self.api_key not in (None, key):
             raise ApiError(401)
 
