@@ -98,7 +98,7 @@ def test_a_length_is_the_end(step: int) -> None:
     assert Body(chunked=True, length=0).ended
 
 
-def test_without_a_length_the_end_of_the_connection_is_the_end() -> None:
+def test_a_body_without_a_length_ends_with_its_connection() -> None:
     body = Body(chunked=False, length=None)
     assert body.decode(b"hello") == b"hello"
     assert not body.ended

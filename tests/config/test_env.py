@@ -505,7 +505,7 @@ def test_products_are_ids(value: str, ids: list[str]) -> None:
 @pytest.mark.parametrize(
     "value", ["a b", "sk_live_1", "rk_live_1", "cus_1", "prod_1,sub_1", "prod_ä"]
 )
-def test_what_is_no_id_of_a_product_is_refused_without_being_repeated(value: str) -> None:
+def test_an_invalid_id_of_a_product_is_refused_without_being_repeated(value: str) -> None:
     with pytest.raises(ValidationError) as raised:
         stripe_products(value)
     assert value not in str(raised.value)

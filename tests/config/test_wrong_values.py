@@ -144,7 +144,7 @@ def test_an_owner_s_address_in_quotes_or_given_twice_is_refused(
         owner_address()
 
 
-def test_what_can_be_read_in_one_way_is_read() -> None:
+def test_unambiguous_values_are_read() -> None:
     values = {
         "HOST": "[::1]",
         "PORT": " 8001 ",

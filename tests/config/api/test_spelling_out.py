@@ -75,6 +75,6 @@ def test_a_form_that_generators_know_takes_the_same_values(short: Any, long: Any
     assert [each for each in VALUES if before(each) != after(each)] == []
 
 
-def test_what_is_spelt_out_stays_as_it_is() -> None:
+def test_spelt_out_forms_are_unchanged() -> None:
     for _, long in FORMS:
         assert spelt_out(long) == long

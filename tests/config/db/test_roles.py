@@ -136,7 +136,7 @@ def test_rights_that_were_given_before_are_taken(place: Place) -> None:
     ],
     ids=["superuser", "member of the owner", "writes everything", "nobody may make it"],
 )
-def test_it_says_what_stands_in_the_way(place: Place, prepared: list[str], says: str) -> None:
+def test_a_refused_split_names_its_obstacle(place: Place, prepared: list[str], says: str) -> None:
     tables(place, place.owner)
     for statement in prepared:
         place.run(statement)

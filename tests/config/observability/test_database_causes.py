@@ -67,7 +67,7 @@ def test_the_log_says_why_no_connection_is_made_and_neither_address_nor_password
         ("etwas anderes", "psycopg.OperationalError"),
     ],
 )
-def test_each_cause_has_a_word(text: str, cause: str) -> None:
+def test_each_cause_is_logged_as_a_reason(text: str, cause: str) -> None:
     record = logging.LogRecord("psycopg.pool", logging.WARNING, "", 0, "%r: %s", None, None)
     record.args = ("pool-1", psycopg.OperationalError(text))
     assert Cause().filter(record)
