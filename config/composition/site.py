@@ -38,7 +38,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-ASKED_ANEW = "Confirm that it is you to go on: your latest proof is older than 10 minutes."
+PROOF_TOO_OLD = "Confirm that it is you to go on: your latest proof is older than 10 minutes."
 
 
 class ConsoleSite(AdminSite):
@@ -141,7 +141,7 @@ class ConsoleSite(AdminSite):
         if gate.is_fresh(request, now=timezone.now()):
             return None
         kept = " What you typed is kept." if request.method == "POST" else ""
-        messages.info(request, f"{ASKED_ANEW}{kept}")
+        messages.info(request, f"{PROOF_TOO_OLD}{kept}")
         return _redirect("second_factor:prove", request, then=page)
 
     affected, outcome_note = staticmethod(affected), staticmethod(outcome_note)

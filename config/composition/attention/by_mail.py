@@ -42,7 +42,7 @@ def begin(item: Item, *, now: datetime) -> None:
     """Records an alert that has begun or become more severe."""
     subject, text = item.notice()
     is_mailed = item.is_mailed_by_rule or _is_raised(item.name, now=now)
-    anew = {
+    values = {
         "level": item.level,
         "subject": subject,
         "text": f"{text}\n\n[What to do] {item.what_to_do}".strip(),
@@ -50,7 +50,7 @@ def begin(item: Item, *, now: datetime) -> None:
         "notified_at": now if is_mailed else None,
         "ended_at": None,
     }
-    MailNotification.objects.update_or_create(name=item.name, defaults=anew)
+    MailNotification.objects.update_or_create(name=item.name, defaults=values)
 
 
 def queue(changed: Collection[str], *, is_worked_off: bool, now: datetime) -> None:

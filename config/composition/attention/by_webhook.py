@@ -30,8 +30,8 @@ def rows() -> QuerySet[Notification]:
 
 def begin(item: Item, *, now: datetime) -> None:
     """Records an alert that has begun or become more severe."""
-    anew = {"text": _text(item), "level": item.level, "notified_at": None, "ended_at": None}
-    Notification.objects.update_or_create(name=item.name, defaults=anew)
+    values = {"text": _text(item), "level": item.level, "notified_at": None, "ended_at": None}
+    Notification.objects.update_or_create(name=item.name, defaults=values)
 
 
 def queue(changed: Collection[str], *, is_worked_off: bool, now: datetime) -> None:
