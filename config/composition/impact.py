@@ -14,7 +14,7 @@ SUSPENSION = "licensing.licence_status"
 
 
 def affected(right: str, row: object, *, now: datetime) -> Table | None:
-    """Returns a table of the people an action would affect; None where its own sentences suffice."""
+    """Returns a table of the people, calls and keys an action would affect; None where its own sentences suffice."""
     if right != SUSPENSION or not isinstance(row, Licence):
         return None
     people = User.objects.filter(client=row.client_id, erased_at=None, is_active=True)

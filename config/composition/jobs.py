@@ -97,7 +97,7 @@ class Discard(BulkAction):
         yield "The work is never done, and the console stops listing it as failed. It is deleted after a week."
 
     def do_one(self, target: ProcrastinateJob, *, now: datetime, **given: Any) -> int:
-        """Returns 0 if the job has not failed, or another operator was faster."""
+        """Discards the job; returns 0 if it has not failed, or another operator was faster."""
         with transaction.atomic():
             # The package's own functions cancel only a job that has not begun.
             if not _failed(target).update(status="cancelled"):

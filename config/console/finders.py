@@ -36,7 +36,7 @@ class Term:
 
     @property
     def name(self) -> str:
-        """The text in lower case, for comparison with a whole id or another name."""
+        """The text in the form of a whole id, or in lower case for comparison with another name."""
         return str(self.ids[0]) if self.is_whole else self.text.lower()
 
     @property

@@ -52,7 +52,7 @@ def _items(kind: Kind, found: Rows, now: datetime, *, whole: bool) -> Iterator["
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An item that needs attention now: one row, or the number of further rows of a kind."""
+    """An item that needs attention now: one row, or the number of a kind's rows that are not listed."""
 
     kind: Kind
     row: Any

@@ -105,7 +105,7 @@ def _totals(month: date) -> Iterator[Line]:
 
 
 def _check(request: HttpRequest, ending: str) -> None:
-    """Not every role may make files."""
+    """Refuses roles that may not export, and unknown formats."""
     if not request.user.has_perm(EXPORT):
         raise PermissionDenied
     if ending not in FORMATS:
