@@ -2,7 +2,7 @@
 
 ``gunicorn -c python:config.gunicorn config.wsgi:application``
 
-The application is loaded once, before the workers are forked: a fault in it ends the start instead of restarting
+The application is loaded once, before the workers are forked: an error in it stops the start instead of restarting
 workers for ever, a dead worker is replaced in milliseconds, and all workers share one copy of the code in memory. The
 pool of database connections, the Redis client and the argon2 thread must not be shared, so they are made on first use,
 after the fork. In return, new code needs a restart.
@@ -46,13 +46,13 @@ from config.platform.runtime import serving  # noqa: E402
 
 log = logging.getLogger(__name__)
 
-# A client that neither reads nor sends for so long in the middle of a request is gone.
+# A client that neither reads nor sends for this long in the middle of a request counts as disconnected.
 STALLED_SECONDS = 90
-# Connections that a process accepts in one round of its event loop.
+# Connections that a process accepts per iteration of its event loop.
 MOST_ACCEPTED = 8
-# A client that is refused reads its answer by then, or goes without.
+# Time for a refused client to read its answer.
 REFUSAL_SECONDS = 5.0
-# The end of the grace of a stopping worker, for its calls to settle: a heartbeat, and a wait for a lock at its limit.
+# The last part of a stopping worker's grace period, for its calls to settle: a heartbeat, and the longest lock wait.
 ENDING_SECONDS = 6.0
 # Database limits of one web request; commands and the job worker have none. Where a server hangs, a failed transaction
 # waits 2 s more and then 5 for another connection: 14 s in all.
@@ -76,7 +76,7 @@ class QuietLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
 
 
 class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
-    """A gevent worker that gives up stalled clients and closes idle connections when it stops."""
+    """A gevent worker that drops stalled clients and closes idle connections when it stops."""
 
     alive: bool
 
@@ -100,9 +100,9 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     def server_class(
         self, listener: socket, *, spawn: Pool, ssl_context: Any = None, **_: Any
     ) -> StreamServer:
-        """Makes the server of a listener, which accepts several connections in one round of the event loop.
+        """Returns the server of a listener, which accepts several connections per iteration of the event loop.
 
-        gunicorn's own accepts one where there are more workers, and beside hundreds of streams a round is long.
+        gunicorn's own accepts one if there are several workers, and with hundreds of streams an iteration is long.
         """
         tls = {} if ssl_context is None else {"ssl_context": ssl_context}
         server = StreamServer(listener, handle=partial(self.handle, listener), spawn=spawn, **tls)
@@ -126,7 +126,7 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
             raise InvalidHeader("HTTP/1.1 requests need a Host header.", req)
         length = next((value for name, value in req.headers if name == "CONTENT-LENGTH"), "0")
         if length.isdecimal() and is_too_large(length, unquote(req.path)):
-            # A client that expects a 100 is refused, and a body that it sends anyway is not awaited.
+            # A client that expects a 100 is refused, and a body that it sends anyway is not read.
             sock.refuse_body()
             if any(name == "EXPECT" for name, _ in req.headers):
                 req.force_close()
@@ -145,7 +145,7 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         self._idle.add(sock)
 
     def handle_error(self, req: Any, client: ClientConnection, addr: Any, exc: Any) -> None:
-        """Lets gunicorn log a refusal and choose its status, and renders it as a problem."""
+        """Renders a refusal as a problem, after gunicorn has logged it and chosen its status."""
         unsent = server_refusals.Unsent()
         super().handle_error(req, unsent, addr, exc)
         if unsent.status is None:
@@ -155,7 +155,7 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
             client.sendall(server_refusals.refusal(unsent.status, head=client.head))
 
     def notify(self) -> None:
-        """The heartbeat, once a second."""
+        """Sends the heartbeat, once a second."""
         super().notify()
         if self._told_to_stop_at is None and self.alive:
             return
@@ -165,17 +165,17 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         drains = self.alive and stopping_for < self._drain
         if not drains:
             self.alive = False
-            # An idle connection must not hold up the stop. A request that was sent already is still answered.
+            # An idle connection must not delay the stop. A request that was already sent is still answered.
             for client in tuple(self._idle):
                 with suppress(OSError):
                     client.shutdown(SHUT_RD)
         if stopping_for >= self._grace:
-            # The master kills at the end of the grace, and a killed call is charged its whole reservation.
+            # The master kills at the end of the grace period, and a killed call is charged its whole reservation.
             serving.run(serving.grace_over)
 
 
 def _allow_many_connections() -> None:
-    """Raises the limit of open files as far as allowed; the usual 1,024 are 500 streams."""
+    """Raises the limit of open files as far as allowed; the usual 1,024 suffice for 500 streams."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -183,15 +183,15 @@ def _allow_many_connections() -> None:
 
 
 def on_starting(server: Any) -> None:
-    """Refuses a database that cannot hold all of Unicode."""
+    """Refuses a database that cannot store all of Unicode."""
     refuse_other_encodings()
 
 
 def when_ready(server: Any) -> None:
     """Logs the address, which the log format removes from gunicorn's own line."""
-    # Loaded modules are never garbage; a search for it would also copy their pages in each worker.
+    # Loaded modules are never garbage; a collection would also copy their memory pages in each worker.
     gc.freeze()
-    # A search stops all streams of its process, for 4 to 40 ms with thousands of them, so it must be rare.
+    # A collection pauses all streams of its process, for 4 to 40 ms with thousands of them, so it must be rare.
     gc.set_threshold(50_000)
     for listener in server.LISTENERS:
         address, port = listener.sock.getsockname()[:2]
@@ -213,9 +213,9 @@ def post_worker_init(worker: Any) -> None:
 
 
 def worker_exit(server: Any, worker: Any) -> None:
-    """Tries pending settlements a last time, and closes the pool."""
+    """Retries pending settlements a last time, and closes the pool."""
     serving.run(serving.exits)
-    # The end of the interpreter would wait five seconds for threads of the pool that can run no more.
+    # At its exit the interpreter would wait five seconds for threads of the pool that can no longer run.
     close_pool()
 
 
@@ -239,18 +239,18 @@ worker_class = Worker
 worker_connections = 4096
 preload_app = True
 
-# A heartbeat comes every second; a worker that misses so many is stuck.
+# Heartbeats come every second; a worker that misses this many is stuck.
 timeout = 60
-# A stopping worker lets its streams end by themselves, and none lasts longer than this. If the platform grants less,
-# streams are cut, and the job worker settles their reservations.
+# A stopping worker lets its streams finish, and none lasts longer than this. If the platform grants less, streams are
+# cut, and the job worker settles their reservations.
 graceful_timeout = int(settings.LLM_MAX_SECONDS) + 30 + math.ceil(settings.DRAIN_SECONDS)
 # Longer than the minute that proxies keep idle connections, so that none sends a request into a closing one.
 # It also bounds how long a client may take to send its headers.
 keepalive = 75
-# Nothing is known to leak, and a restart may cut a worker's streams.
+# There is no known leak, and a restart may cut a worker's streams.
 max_requests = 0
 
-# Named, because gunicorn would silently choose another installed parser, whose strictness no test checks.
+# Explicit, because gunicorn would silently choose another installed parser, whose strictness is untested.
 http_parser = "python"
 limit_request_line = 8190
 limit_request_fields = 100
@@ -277,7 +277,7 @@ logconfig_dict = {
     "loggers": {
         **_logging["loggers"],
         "gunicorn.error": {"level": "INFO", "handlers": [], "propagate": True},
-        # It warns of each HEAD, whose body gunicorn drops.
+        # It warns of every HEAD request, whose body gunicorn drops.
         "gunicorn.http.wsgi": {"level": "ERROR"},
         "gunicorn.access": {"level": "CRITICAL", "handlers": [], "propagate": False},
     },

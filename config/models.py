@@ -1,4 +1,4 @@
-"""The rows of composition: what operators were notified of, until its end is notified too."""
+"""Rows of composition: alerts that operators were notified of, until their end is notified too."""
 
 from typing import ClassVar
 
@@ -6,11 +6,11 @@ from django.db import models
 
 
 class Notified(models.Model):
-    """An alert as one way of notifying knows it."""
+    """An alert as one channel has notified of it."""
 
     name = models.CharField(max_length=254, unique=True)
     level = models.SmallIntegerField()
-    # When its beginning was notified, and since when its end waits to be.
+    # When its beginning was notified, and since when its end is to be notified.
     notified_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
 
@@ -23,7 +23,7 @@ class Notified(models.Model):
 
 
 class Notification(Notified):
-    """An alert as the webhook knows it. Processes of the release before write these rows and delete them."""
+    """An alert as the webhook has notified of it. Processes of the previous release write and delete these rows too."""
 
     text = models.TextField()
     notified_at = models.DateTimeField(null=True, db_column="told_at")
@@ -34,7 +34,7 @@ class Notification(Notified):
 
 
 class MailNotification(Notified):
-    """An alert as operators know it by mail: a row of its own, which outlives that of the webhook."""
+    """An alert as mails have notified of it: a separate row, which may outlive that of the webhook."""
 
     subject = models.TextField()
     text = models.TextField()

@@ -192,21 +192,21 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     # Outermost, so that every answer has its id, headers and log line, and later middleware the client's address.
     "config.platform.edge.outermost.EdgeMiddleware",
-    # Before anything that can refuse or redirect a probe.
+    # Before every middleware that can refuse or redirect a probe.
     "config.platform.edge.health.HealthMiddleware",
-    # Around all that can fail.
+    # Around everything that can fail.
     "config.platform.problems.rendering.ProblemMiddleware",
     # Redirects to https before anything else.
     "django.middleware.security.SecurityMiddleware",
-    # Files are for everybody: no limit counts them.
+    # Files are public: no limit counts them.
     "config.platform.edge.public_files.PublicFilesMiddleware",
-    # Refusals here cost no session and no query.
+    # Refusals here cost neither a session nor a query.
     "config.platform.edge.ratelimits.limits.AddressLimitMiddleware",
     "config.platform.edge.body_limits.BodyLimitMiddleware",
     # Checks the host.
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
-    # Session, user, second factor and messages, of pages alone.
+    # Session, user, second factor and messages, for pages only.
     "config.platform.edge.pages.PageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
@@ -237,7 +237,7 @@ if _replica:
         _replica, connection_class=ReplicaConnection, max_size=4, timeout=2
     )
 
-# Without an address, each process counts by itself.
+# Without an address, each process has counters of its own.
 CACHES = {
     "default": {
         "BACKEND": "config.platform.edge.ratelimits.cache.CounterCache",
@@ -269,7 +269,7 @@ SECURE_SSL_REDIRECT = SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = _ht
 SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
 SECURE_REFERRER_POLICY = "same-origin"
 SESSION_ENGINE = "config.console.session_store"
-# Browsers take a cookie of such a name only over https, for this host alone and all of its paths.
+# Browsers accept a cookie of such a name only over https, for exactly this host and all of its paths.
 _host_only = "__Host-" if _https else ""
 SESSION_COOKIE_NAME = f"{_host_only}sessionid"
 SESSION_COOKIE_AGE = 12 * 3600
@@ -277,8 +277,8 @@ CSRF_COOKIE_NAME = f"{_host_only}csrftoken"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
 MESSAGE_STORAGE = "config.console.message_cookie.MessageCookie"
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
-# What a webview may send: this API's own headers, and what SDKs add by themselves or offer as an option. WebKit asks
-# for `user-agent` too, which Chromium drops.
+# Headers that a webview may send: this API's own, and those that SDKs add or offer as an option. WebKit requests
+# `user-agent` too, which Chromium drops.
 CORS_ALLOW_HEADERS = [
     "accept", "authorization", "content-type", "idempotency-key", "if-none-match", "user-agent", "x-api-key",
     "x-client-request-id", "x-request-id",
@@ -307,9 +307,9 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024 + 1
 
 AUTH_USER_MODEL = "accounts.User"
 AUTHENTICATION_BACKENDS = [
-    # Decides rights, by operators' roles alone, and so comes first.
+    # Decides rights, only by operators' roles, and so comes first.
     "config.composition.roles.RoleBackend",
-    # Signs in; sessions name it.
+    # Authenticates; sessions store its name.
     "django.contrib.auth.backends.ModelBackend",
 ]
 # One entry: with a second one, the time of a check would reveal dormant accounts.
@@ -326,7 +326,7 @@ AUTH_PASSWORD_VALIDATORS = [
     },
     {"NAME": "accounts.people.password_strength.StrengthValidator", "OPTIONS": _password_length},
 ]
-# Passkeys belong to a host. They refuse addresses of numbers, so at a loopback one the console is opened by name.
+# Passkeys belong to a host name. They refuse numeric addresses, so on loopback the console is opened by name.
 _passkey_host = "localhost" if is_loopback(BASE_URL) else _host
 _passkey_port = f":{urlsplit(BASE_URL).port}" if urlsplit(BASE_URL).port else ""
 OTP_WEBAUTHN_RP_ID = _passkey_host
@@ -345,7 +345,7 @@ SIMPLE_JWT = {
     "ACCESS_TOKEN_LIFETIME": timedelta(hours=1),
     "ALGORITHM": "RS256",
     "ISSUER": BASE_URL,
-    # Of a token's beginning, where a host's clock was set back; AccessToken checks the end without it.
+    # For a token's start, where a host's clock was set back; AccessToken checks the expiry without it.
     "LEEWAY": 3600,
 }
 REFRESH_LIFETIME = timedelta(days=30)
@@ -373,7 +373,7 @@ SPECTACULAR_SETTINGS = description_settings(version=VERSION, base_url=BASE_URL)
 
 # --- Rate limits ------------------------------------------------------------------------------------
 
-# These are the defaults. Django looks long for a setting that is missing, which slows down every count.
+# These are the defaults. Django's look-up of a missing setting is slow, which would delay every count.
 RATELIMIT_ENABLE = True
 RATELIMIT_USE_CACHE = "default"
 RATELIMIT_CACHE_PREFIX = "rl:"

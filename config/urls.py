@@ -12,7 +12,7 @@ from config.platform.problems import rendering as handlers
 LEAD_ON = {"http_method_names": ["get", "head"]}
 
 urlpatterns = [
-    # What people type; nothing else is answered without its exact path.
+    # Paths that people type; every other path must be exact.
     path("", RedirectView.as_view(pattern_name="docs", **LEAD_ON), name="root"),
     path("docs", RedirectView.as_view(pattern_name="docs", **LEAD_ON), name="docs-without-slash"),
     path(

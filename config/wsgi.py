@@ -18,5 +18,5 @@ for each in serving.around_requests:
 _ = get_resolver().url_patterns
 # Likewise: the library of vocabularies takes half a second to load and 130 MB.
 tokenizers.load()
-# Last, so that Python still shows errors of the start in full.
+# Last, so that Python still prints errors of the start in full.
 logs.take_over()

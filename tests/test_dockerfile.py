@@ -113,7 +113,7 @@ def test_rules_of_dockerignore_are_read_as_docker_reads_them() -> None:
     assert ignored("config/console/site.py", given)
     assert ignored("config/console/pages/site.py", given)
     assert ignored("config/__pycache__/settings.pyc", given)
-    assert ignored("tests/config/observability/test_logs.py", given)
+    assert ignored("tests/platform/observability/test_logs.py", given)
     assert ignored("Makefile", given)
 
 

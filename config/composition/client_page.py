@@ -60,7 +60,7 @@ class AddClient(Action):
 
 
 class SetClientBudget(SetBudget):
-    """Also names the models without prices, which no budget counts."""
+    """Sets the budget; its page also lists the models without prices, whose calls no budget counts."""
 
     def effects(self, target: Client) -> Iterable[str]:
         yield from super().effects(target)
@@ -126,7 +126,7 @@ class ClientAdmin(ConsoleAdmin):
 
     def get_queryset(self, request: HttpRequest) -> Any:
         number = Count("users", filter=Q(users__erased_at=None))
-        # All relations: Django ignores list_select_related where a query already has some.
+        # Lists all relations: Django ignores list_select_related where a query already has some.
         rows = super().get_queryset(request).select_related("budget", "licence__plan")
         return rows.annotate(people_count=number)
 

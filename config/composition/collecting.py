@@ -1,6 +1,6 @@
 """Composition of the apps: extensions of lower apps, pages that cross apps, and background work.
 
-``config.apps`` loads it once every app's models are there.
+``config.apps`` loads it once every app's models are loaded.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ from releases.models import MicroApp
 from usage import refusal_log
 
 if settings.SENTRY_DSN:
-    # A large library, which most installations never use.
+    # A large library that most installations never use.
     from config.platform.observability import reports
 
     reports.start(settings.SENTRY_DSN, settings.VERSION)

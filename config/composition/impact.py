@@ -14,7 +14,7 @@ SUSPENSION = "licensing.licence_status"
 
 
 def affected(right: str, row: object, *, now: datetime) -> Table | None:
-    """Returns a table of those an action would affect; None where its sentences say all."""
+    """Returns a table of the people, calls and keys an action would affect; None where its own sentences suffice."""
     if right != SUSPENSION or not isinstance(row, Licence):
         return None
     people = User.objects.filter(client=row.client_id, erased_at=None, is_active=True)
@@ -33,7 +33,7 @@ def affected(right: str, row: object, *, now: datetime) -> Table | None:
 
 
 def outcome_note(right: str, row: object) -> str:
-    """Returns a sentence on the effects of an action; "" where its own message says all."""
+    """Returns a sentence on the effects of an action; "" where its own message suffices."""
     if right != SUSPENSION or not isinstance(row, Licence):
         return ""
     row.refresh_from_db()

@@ -56,7 +56,7 @@ class Retry(BulkAction):
                 with transaction.atomic():
                     app.job_manager.retry_job_by_id(target.pk, retry_at=now)
             except UniqueViolation:
-                # The schedule has queued it again; its success clears this failure.
+                # The scheduler has queued it again; its success clears this failure.
                 return 0
             ProcrastinateJob.objects.filter(pk=target.pk).update(attempts=0)
             _record("job:retried", target, now=now, **given)
@@ -71,7 +71,7 @@ class RetryAlike(Action):
     atomic = False
 
     def available(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
-        # Repeated for a job that is queued again already: the action may have stopped here.
+        # Also for a job that is queued already: an earlier run of the action may have stopped here.
         return bool(_alike(target).exists())
 
     def effects(self, target: ProcrastinateJob) -> Iterable[str]:
@@ -97,7 +97,7 @@ class Discard(BulkAction):
         yield "The work is never done, and the console stops listing it as failed. It is deleted after a week."
 
     def do_one(self, target: ProcrastinateJob, *, now: datetime, **given: Any) -> int:
-        """Returns 0 if the job has not failed, or another operator was faster."""
+        """Discards the job; returns 0 if it has not failed, or another operator was faster."""
         with transaction.atomic():
             # The package's own functions cancel only a job that has not begun.
             if not _failed(target).update(status="cancelled"):
@@ -133,9 +133,9 @@ def causes(jobs: Iterable[ProcrastinateJob]) -> dict[str, AuditEvent]:
 
 
 def recipients(jobs: Iterable[ProcrastinateJob], *, by: HttpRequest) -> dict[int, Link]:
-    """Names whom each job is for: a person of ours, or the domain of another address. Nothing else of its arguments.
+    """Returns the recipient of each job: a known person, or the domain of another address, and no other argument.
 
-    A role that may not look at people is not told who it is.
+    Roles that may not view people do not see who it is.
     """
     may_see = by.user.has_perm("accounts.view_user")
     named = {}
@@ -145,7 +145,7 @@ def recipients(jobs: Iterable[ProcrastinateJob], *, by: HttpRequest) -> dict[int
     ids = Q(pk__in=[each for each in map(uuid_in, named.values()) if each])
     forms = {to: email_form(to) for to in named.values()}
     mailboxes = Q(email__in=forms) | Q(email_form__in=forms.values())
-    # Of two people with one mailbox the younger has no normal form and comes last: the exact text is theirs.
+    # Of two people with one mailbox the younger has no normal form and comes last: only the exact text is theirs.
     people = User.objects.filter(ids | mailboxes).order_by("email_form")
     known = {key: each for each in people for key in (str(each.pk), each.email_form, each.email)}
     return {
@@ -206,7 +206,7 @@ class JobAdmin(ConsoleAdmin):
     fields = ("id",)
 
     def row_name(self, row: ProcrastinateJob) -> str:
-        # The package's own name for a job spells out its arguments.
+        # The package's own name for a job contains its arguments.
         return f"{row.task_name} {row.pk}"
 
     change_list_template = "admin/console/jobs.html"

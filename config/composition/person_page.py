@@ -128,7 +128,7 @@ class PersonAdmin(ConsoleAdmin):
         return [path("<path:object_id>/explain/", view, name=name), *super().get_urls()]
 
     def explain(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Returns whether a call of theirs would be admitted now, by the rules that admit calls."""
+        """Explains whether a call of this person would be admitted now, by the rules that admit calls."""
         row = self.get_object(request, unquote(object_id))
         if not self.has_view_permission(request, row) or not request.user.has_perms(EXPLAINING):
             raise PermissionDenied
@@ -144,7 +144,7 @@ class PersonAdmin(ConsoleAdmin):
         return TemplateResponse(request, "admin/console/explain_person.html", own)
 
     def _explained(self, request: HttpRequest, row: User, *, now: datetime) -> dict[str, Any]:
-        """The explanation of a person of a client, for whoever may see what it reads."""
+        """Returns the explanation for a client's person, if the operator may view the data that it reads."""
         if row.client_id is None or not request.user.has_perms(EXPLAINING):
             return {}
         keys = list(PersonalKey.objects.filter(user=row).live(at=now))
@@ -195,7 +195,7 @@ class PersonAdmin(ConsoleAdmin):
 
 
 def _month(user: User, *, now: datetime) -> Summary | None:
-    """This month's usage of a person who belongs to a client."""
+    """Returns this month's usage of a client's person."""
     licence: Licence | None = getattr(user.client, "licence", None)
     if licence is None:
         return None
@@ -203,7 +203,7 @@ def _month(user: User, *, now: datetime) -> Summary | None:
 
 
 def _curve(month: Summary) -> Chart:
-    """The input of the month so far, day by day, against its cap."""
+    """Returns the month's cumulative input by day, against its cap."""
     inputs = {each["day"]: each["input"] for each in month.by_day}
     days, today = month.period.days, month.period.day
     sums = accumulate(inputs.get(day, 0) for day in days if day <= today)
@@ -214,5 +214,5 @@ def _curve(month: Summary) -> Chart:
     return Chart("Input tokens this month", [Curve(bars, "tokens", line)], axis)
 
 
-# Roles are groups, which actions on a person give and take; config.composition.roles has their rights.
+# Roles are groups, which actions on a person assign; config.composition.roles has their rights.
 admin.site.unregister(Group)

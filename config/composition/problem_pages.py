@@ -1,4 +1,4 @@
-"""Errors of the console as pages: inside the frame for operators who are signed in, on a card for everybody else."""
+"""Renders errors of the console as pages: in its layout for signed-in operators, as a card for everybody else."""
 
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from config.platform.problems.problem import PermissionRefused, Problem
 from config.platform.runtime.request_id import id_of
 
 OWNERS_SHOWN = 3
-# A card loads the style sheet and its shapes.
+# A card loads only the style sheet and its icons.
 CARD_POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
@@ -25,7 +25,7 @@ CARD_POLICY = (
 
 
 def problem_page(site: AdminSite, request: HttpRequest, problem: Problem) -> HttpResponse:
-    """Renders an error: its cause, whom to ask, and the way back. A server error queries no database."""
+    """Renders an error: its cause, whom to ask, and a link back. A server error runs no query."""
     shown: dict[str, Any] = {
         **_worded(problem),
         "status": problem.status,
@@ -48,7 +48,7 @@ def problem_page(site: AdminSite, request: HttpRequest, problem: Problem) -> Htt
 
 
 def _worded(problem: Problem) -> dict[str, str]:
-    """The title and the rest: of a detail that was written for this error, its first sentence."""
+    """Returns the title and the rest; the title is the first sentence of a detail written for this error."""
     if problem.detail == problem.default_detail:
         return {"title": problem.title, "detail": problem.detail}
     first, _, rest = problem.detail.partition(". ")
@@ -56,7 +56,7 @@ def _worded(problem: Problem) -> dict[str, str]:
 
 
 def _back(request: HttpRequest) -> str:
-    """The page that led here, if it is another one of this service."""
+    """Returns the referring page, if it is another one of this service."""
     address = request.headers.get("Referer", "")
     hosts = {request.get_host()}
     own = url_has_allowed_host_and_scheme(address, hosts, require_https=request.is_secure())
@@ -67,7 +67,7 @@ def _refused(request: HttpRequest) -> dict[str, str]:
     """Returns the page or action that the operator may not use, and the roles that may."""
     roles = sorted(cast("User", request.user).roles)
     whose = f"Your role{'s' * (len(roles) > 1)} ({', '.join(roles) or 'none'}) cannot"
-    what, holders = _asked_for(request)
+    what, holders = _refused_right(request)
     owners = User.objects.filter(is_superuser=True, is_active=True).order_by("email")
     emails = list(owners.values_list("email", flat=True)[:OWNERS_SHOWN])
     who = f"the role {' and '.join(holders)}" if holders else "owners alone"
@@ -77,8 +77,8 @@ def _refused(request: HttpRequest) -> dict[str, str]:
     }
 
 
-def _asked_for(request: HttpRequest) -> tuple[str, list[str]]:
-    """A page or an act in words, and the roles that may."""
+def _refused_right(request: HttpRequest) -> tuple[str, list[str]]:
+    """Returns the label of a page or an act, and the roles that may open or perform it."""
     name = request.resolver_match.url_name or "" if request.resolver_match else ""
     app, _, rest = name.partition("_")
     model, _, act = rest.partition("_")

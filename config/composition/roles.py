@@ -1,7 +1,7 @@
-"""Operators' rights by their roles, from the acts and pages that the apps declare; what no role has is an owner's.
+"""Operators' rights by role, from the acts and pages that the apps declare; rights without a role are an owner's.
 
-Rights are the code's and groups hold nothing but their members, so that no row widens a role and an upgrade brings a
-new page or action with its roles. Permissions of rows, which operators from before roles may have, count nowhere.
+Rights are defined in code and groups have only members, so that no row can widen a role and an upgrade adds a new page
+or action with its roles. Permissions in rows, which operators from before roles may have, are ignored.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from config.platform.acts import PAGES, RIGHTS, Proof
 
 @cache
 def rights_of(role: str) -> frozenset[str]:
-    """The names of the rights of a role; asked once every app has declared its own."""
+    """Returns the names of a role's rights; called only after every app has declared its own."""
     views = {
         page.model.replace(".", ".view_")
         for page in PAGES
@@ -27,7 +27,7 @@ def rights_of(role: str) -> frozenset[str]:
 
 
 def wants_proof(right: str, *, people: Iterable[User | None]) -> bool:
-    """Returns whether an action on these people wants a fresh proof; one that no app declares does."""
+    """Returns whether an action on these people requires a recent proof; an undeclared action does."""
     declared = RIGHTS.get(right)
     proof = declared.proof if declared else Proof.GRAVE
     is_on_operator = any(each is not None and each.is_staff for each in people)
@@ -35,13 +35,13 @@ def wants_proof(right: str, *, people: Iterable[User | None]) -> bool:
 
 
 class RoleBackend(BaseBackend):
-    """Answers Django's questions for permissions by an operator's roles; it signs nobody in.
+    """Decides Django's permissions by an operator's roles; it authenticates nobody.
 
-    A refusal is final, so that Django does not ask the backend that signs in, which knows the permissions of rows.
+    A refusal is final, so that Django does not ask the authenticating backend, which would use permissions in rows.
     """
 
     def get_group_permissions(self, user_obj: Any, obj: Any = None) -> set[str]:
-        # A right is for every row, and an anonymous user has neither rows nor roles.
+        # A right applies to every row, and an anonymous user has no roles.
         if obj is not None or not user_obj.is_active:
             return set()
         return set().union(*map(rights_of, user_obj.roles))

@@ -1,7 +1,7 @@
 """Global search: the rows that the finders of the apps find.
 
-Only what an operator's roles may list is asked for: one query by index for a finder, and none where the text cannot be
-of it.
+Only models that an operator's roles may list are searched: one query by index per finder, and none where the text
+cannot match.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ def search(request: HttpRequest) -> HttpResponse:
     ]
     found = {each: rows for each in mine if term.text and (rows := each.found(term))}
     named = [row for finder, rows in found.items() for row in rows if finder.is_it(row, term)]
-    # Others may share a name, apart from events about it; an id, an email or a number identifies one row.
+    # Several rows may share a name, and events are about a row; an id, an email or a number identifies one row.
     number = sum(len(rows) for finder, rows in found.items() if finder.model is not AuditEvent)
     is_sure = term.ids or "@" in term.text or term.text.isdecimal() or number == 1
     if is_sure and len(named) == 1:

@@ -1,4 +1,4 @@
-"""Operators' sign-in to the console, and the change of their own password."""
+"""Forms of operators' sign-in to the console, and of the change of their own password."""
 
 import logging
 from typing import Any

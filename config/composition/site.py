@@ -38,7 +38,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-ASKED_ANEW = "Confirm that it is you to go on: your latest proof is older than 10 minutes."
+PROOF_TOO_OLD = "Confirm that it is you to go on: your latest proof is older than 10 minutes."
 
 
 class ConsoleSite(AdminSite):
@@ -49,7 +49,7 @@ class ConsoleSite(AdminSite):
     site_url = None
     login_form = OperatorSignIn
     actor_of, wants_proof = staticmethod(actor_of), staticmethod(wants_proof)
-    # Pages of no model; modules add theirs.
+    # Pages without a model; modules add theirs.
     pages: ClassVar[list[URLPattern]] = []
 
     def may_touch_all(self, request: HttpRequest) -> bool:
@@ -59,7 +59,7 @@ class ConsoleSite(AdminSite):
         return "" if may_touch(request, person) else IS_AN_OPERATOR
 
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
-        """Restricts the filters of every page, also of those that packages register."""
+        """Restricts the filters of every page, including those that packages register."""
         page = admin_class or ModelAdmin
         if not issubclass(page, RestrictedAdmin):
             page = type(page.__name__, (RestrictedAdmin, page), {})
@@ -67,7 +67,7 @@ class ConsoleSite(AdminSite):
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
         shown: dict[str, Any] = {}
-        # Before the second factor an operator sees nothing of the console.
+        # Before the second factor an operator sees no part of the console.
         if gate.is_proved(request):
             # Current on the front page, cached elsewhere.
             number = counts(request.user, found=getattr(request, "attention", None))
@@ -87,7 +87,7 @@ class ConsoleSite(AdminSite):
         return [own, *self.pages, *super().get_urls()]
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """The front page."""
+        """Serves the front page."""
         glance = at_a_glance(request, now=timezone.now())
         request.attention = glance["items"]  # type: ignore[attr-defined]
         return super().index(request, {"glance": glance, **(extra_context or {})})
@@ -125,7 +125,7 @@ class ConsoleSite(AdminSite):
         return view(request)
 
     def autocomplete_view(self, request: HttpRequest) -> Any:
-        """Disabled: no form uses it, and it reveals ids; the id of a refresh token is half of the token."""
+        """Disables suggestions: no form uses them, and they reveal ids; that of a refresh token is half of it."""
         raise Http404
 
     def admin_view(self, view: Any, cacheable: bool = False) -> Any:  # noqa: FBT001, FBT002
@@ -133,7 +133,7 @@ class ConsoleSite(AdminSite):
         return self._page(super().admin_view(view, cacheable), proved=view != self.logout)
 
     def half_way(self, view: Any) -> Any:
-        """Protects a page by password alone, to set up or prove the second factor."""
+        """Protects a page by the password only, to set up or prove the second factor."""
         return self._page(super().admin_view(view), proved=False)
 
     def reauthenticate(self, request: HttpRequest, *, page: str = "") -> HttpResponse | None:
@@ -141,13 +141,13 @@ class ConsoleSite(AdminSite):
         if gate.is_fresh(request, now=timezone.now()):
             return None
         kept = " What you typed is kept." if request.method == "POST" else ""
-        messages.info(request, f"{ASKED_ANEW}{kept}")
+        messages.info(request, f"{PROOF_TOO_OLD}{kept}")
         return _redirect("second_factor:prove", request, then=page)
 
     affected, outcome_note = staticmethod(affected), staticmethod(outcome_note)
 
     def audit_entry(self, request: HttpRequest) -> str:
-        """The address of the event that this request wrote last; "" for operators who may not read it."""
+        """Returns the address of the request's latest audit event; "" for operators who may not read it."""
         written = AuditEvent.objects.filter(request_id=current(), actor_id=request.user.pk)
         if not current() or not request.user.has_perm("accounts.view_auditevent"):
             return ""

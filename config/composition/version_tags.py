@@ -1,4 +1,4 @@
-"""Template tags about the versions that shells have, which telemetry knows and releases compare."""
+"""Template tags about the versions of shells, which telemetry reports and releases compare."""
 
 from typing import Any
 

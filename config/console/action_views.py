@@ -70,23 +70,23 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     ) -> HttpResponse | None:
         """Asks for the second factor again, where an action on these rows requires it.
 
-        What was typed or chosen is kept meanwhile, for the ``page`` that the operator comes back to.
+        The input is kept meanwhile, for the ``page`` to which the operator returns.
         """
         if not self.operators.wants_proof(self.right(action), people=map(self.owner, rows)):
             return None
-        asked: HttpResponse | None = self.operators.reauthenticate(request, page=page)
-        if asked and request.method == "POST":
+        redirect: HttpResponse | None = self.operators.reauthenticate(request, page=page)
+        if redirect and request.method == "POST":
             one = None if page else rows[0]
             form = action.form(one, request.POST, by=request)
             chosen = {"target": [str(row.pk) for row in rows]} if page else {}
             kept_forms.keep(request, form, page=page or request.path, also=chosen)
-        return asked
+        return redirect
 
     def available(self, request: HttpRequest, action: Action, row: Any) -> bool:
-        """Returns whether this operator may take an action on a row as it is now."""
+        """Returns whether this operator may take an action on a row in its current state."""
         if not action.available(row, by=request):
             return False
-        # Operators who may act on everybody need no query of the person.
+        # For operators who may act on everybody, the person is not queried.
         return self.operators.may_touch_all(request) or not self.operators.why_not_touch(
             request, self.owner(row)
         )
@@ -105,7 +105,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return own + super().get_urls()
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        """The bulk actions, as Django's actions of a list."""
+        """Returns the bulk actions as Django's actions of a list."""
         return {
             action.name: (_list_action(action), action.name, action.label)
             for action in self.row_actions
@@ -118,7 +118,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return super().response_action(request, queryset, *where)
 
     def buttons(self, request: HttpRequest, row: Any) -> list[dict[str, Any]]:
-        """The actions that this operator may take on a row as it is now."""
+        """Returns the actions that this operator may take on a row in its current state."""
         return [
             {"label": f"{action.label}…", "grave": action.destructive, "url": address}
             for action in self.row_actions
@@ -126,25 +126,25 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         ]
 
     def link(self, request: HttpRequest, name: str, row: Any) -> str:
-        """The address of an action on a row; "" if this operator or the row does not allow it."""
+        """Returns the address of an action on a row; "" if the operator's rights or the row's state forbid it."""
         action = self.action(name)
         if not (self.may(request, action) and self.available(request, action, row)):
             return ""
         return reverse(f"admin:{self._route(action)}", args=[row.pk])
 
     def action(self, name: str) -> Action:
-        """The action on a row that has this name."""
+        """Returns the action of this name on a row."""
         return next(each for each in self.row_actions if each.name == name)
 
     def missing(self, request: HttpRequest) -> HttpResponse:
-        """The response for a row that does not exist."""
+        """Returns the response for a row that does not exist."""
         self.message_user(request, f"There is no such {self.opts.verbose_name}.", messages.WARNING)
         return HttpResponseRedirect(reverse("admin:index"))
 
     def action_page(self, request: HttpRequest, action: Action, row: Any) -> HttpResponse:
-        """The page of an action on one row, or on None to add one; runs it on a valid submission."""
-        if asked := self.reauthentication(request, action, [row]):
-            return asked
+        """Serves the page of an action on one row, or on None to add one; runs it on a valid submission."""
+        if redirect := self.reauthentication(request, action, [row]):
+            return redirect
         kept = kept_forms.taken(request)
         form = action.form(row, request.POST if request.method == "POST" else kept, by=request)
         kept_forms.clear_faults(form, kept)
@@ -154,19 +154,19 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         preview: Preview | None = None
         if request.method == "POST" and self._is_valid(form, request):
             try:
-                outcome = action.do(row, **form.cleaned_data, **self._who_and_when(request))
+                outcome = action.do(row, **form.cleaned_data, **self._actor_and_time(request))
             except Problem as problem:
                 self._refuse(request, form, problem)
             else:
                 if isinstance(outcome, OneTimeResult):
-                    # Not kept as done: after a double click the browser shows the second response.
+                    # Not recorded as a submission: after a double click the browser shows the second response.
                     return self._render(
                         request, outcome.template, action, shown=outcome.shown, **where
                     )
                 if isinstance(outcome, Preview):
                     form, preview = outcome.form, outcome
                 elif outcome.level == messages.ERROR:
-                    self.message_user(request, self._said(request, outcome), outcome.level)
+                    self.message_user(request, self._message(request, outcome), outcome.level)
                 else:
                     more = self.operators.outcome_note(self.right(action), row)
                     outcome = outcome._replace(follows=f"{outcome.follows} {more}".strip())
@@ -188,17 +188,17 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         *,
         data: Mapping[str, Any] | None,
     ) -> HttpResponse:
-        """The page of an action on several rows; ``data`` is None when the list opens it, or what was kept."""
+        """Serves the page of an action on several rows; ``data`` is None when the list opens it, or kept input."""
         page = reverse(f"admin:{self._route(action)}_several")
-        if asked := self.reauthentication(request, action, rows, page=page):
-            return asked
+        if redirect := self.reauthentication(request, action, rows, page=page):
+            return redirect
         submitted = data is request.POST
         form = action.form(None, data, by=request)
         kept_forms.clear_faults(form, None if submitted else data)
         several = [(row.pk, self.row_name(row)) for row in rows]
         if submitted and self._is_valid(form, request):
             try:
-                message = action.do_all(rows, **form.cleaned_data, **self._who_and_when(request))
+                message = action.do_all(rows, **form.cleaned_data, **self._actor_and_time(request))
             except Problem as problem:
                 self._refuse(request, form, problem)
                 # The page shows the rows that remain.
@@ -219,19 +219,19 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         self, request: HttpRequest, answer: Callable[[], HttpResponse], *, atomic: bool
     ) -> HttpResponse:
         """Answers a submission, and redirects a repeated one to the result of the first."""
-        # Without a transaction the submission is claimed first: a repeated one may arrive meanwhile.
+        # Without a transaction the submission is claimed before it runs: a repeated one may arrive meanwhile.
         claimed = None if atomic else self._list()
         with transaction.atomic() if atomic and request.POST else nullcontext():
             response = double_submit.repeated(request, claimed=claimed) or answer()
         if claimed and not isinstance(response, ResultRedirect):
             double_submit.keep(request, None)
         if isinstance(response, ResultRedirect):
-            # After the commit.
+            # Runs after the commit.
             self.message_user(request, response.message, response.level)
         return response
 
     def _is_valid(self, form: Any, request: HttpRequest) -> bool:
-        """Returns whether a form is valid and this operator may touch everybody it names."""
+        """Returns whether a form is valid and this operator may act on everybody it names."""
         given = form.cleaned_data.items() if form.is_valid() else ()
         people = {name: each for name, each in given if isinstance(each, get_user_model())}
         for name, person in people.items():
@@ -239,15 +239,15 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
                 form.add_error(name, refusal)
         return bool(form.is_valid())
 
-    def _who_and_when(self, request: HttpRequest) -> dict[str, Any]:
+    def _actor_and_time(self, request: HttpRequest) -> dict[str, Any]:
         return {"by": self.operators.actor_of(request), "now": timezone.now()}
 
     def _done(self, request: HttpRequest, result: Result, then: str) -> HttpResponse:
         double_submit.keep(request, then)
-        return ResultRedirect(then, self._said(request, result), result.level)
+        return ResultRedirect(then, self._message(request, result), result.level)
 
-    def _said(self, request: HttpRequest, result: Result) -> SafeString:
-        """A result with links to its event in the audit log and to the way back."""
+    def _message(self, request: HttpRequest, result: Result) -> SafeString:
+        """Returns a result's message with links to its event in the audit log and to the reverse action."""
         said = format_html("<strong>{}</strong> {}", result.message, result.follows)
         links = [("Audit entry", self.operators.audit_entry(request))]
         if result.undo is not None:

@@ -1,7 +1,7 @@
 """Actions of the operators' console: each has a page that describes its effects, and calls one rule.
 
-Nothing is edited in place. Opening the page changes nothing; the rule checks and writes the audit log, and its
-refusal is shown as an error beside its field.
+Nothing is edited in place. Opening the page changes nothing; the rule validates and writes the audit log, and its
+refusal is shown as an error beside the field.
 """
 
 from abc import ABC, abstractmethod
@@ -77,7 +77,7 @@ class TrackedForm(forms.BaseForm):
 class Result(NamedTuple):
     """The outcome of an action in one sentence, and the row whose page comes next (None: the list).
 
-    After a failure (``level`` is ``ERROR``) the action's page stays. ``undo`` names the action that is the way back.
+    After a failure (``level`` is ``ERROR``) the action's page is shown again. ``undo`` names the reverse action.
     """
 
     message: str
@@ -102,7 +102,7 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneTimeResult:
-    """A result with a secret: shown in this response alone, never in a message, which is stored in a cookie."""
+    """A result with a secret: shown only in this response, never in a message, which is stored in a cookie."""
 
     template: str
     shown: dict[str, Any]
@@ -114,16 +114,16 @@ class Action(ABC):
     # The last part of its address and of its route's name.
     name: ClassVar[str]
     label: ClassVar[str]
-    # The label of the button on its page, if another one.
+    # The label of the button on its page, if it differs from ``label``.
     button: ClassVar[str] = ""
-    # The title of its page, where its label and the row's name do not make one.
+    # The title of its page, where it is not made of the label and the row's name.
     question: ClassVar[str] = ""
     form_class: ClassVar[type[Any]] = ReasonForm
-    # A template that replaces the sentences on its effects.
+    # A template that replaces the sentences of ``effects``.
     consequences: ClassVar[str] = ""
     # True for actions that take something from people; the button is red.
     destructive: ClassVar[bool] = False
-    # True to run in one transaction with the record of the submission. False for one that waits for other services.
+    # True to run in one transaction with the record of the submission; False for one that waits for other services.
     atomic: ClassVar[bool] = True
 
     def title(self, name: str) -> str:
@@ -141,11 +141,11 @@ class Action(ABC):
         return True
 
     def effects(self, target: Any) -> Iterable[str]:
-        """The effects, in sentences."""
+        """Returns the effects, in sentences."""
         return ()
 
     def shown(self, target: Any, form: Any) -> dict[str, Any]:
-        """Returns the ``consequences`` for the form as it is filled in."""
+        """Returns the ``consequences`` for the current values of the form."""
         return {}
 
     def initial(self, target: Any, *, by: HttpRequest) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def apply_to_each(targets: Sequence[Row], rule: Callable[[Row], int]) -> int:
             why = NotFound() if isinstance(error, ObjectDoesNotExist) else problem_of(error)
             if why is None or len(targets) == 1:
                 raise
-            # The connection may have failed, and the page that reports it must query.
+            # The connection may be broken, and the page that reports the failure needs one.
             release_connection()
             raise BulkFailure(why, target=each, done=done, of=len(targets)) from error
     return number
@@ -221,7 +221,7 @@ def show_refusal(form: forms.BaseForm, problem: Problem) -> None:
     if not problem.errors:
         form.add_error(None, problem.detail)
     if isinstance(problem, ChangedMeanwhile):
-        # The next submission is based on the present values.
+        # The next submission is based on the current values.
         data: Any = copy(form.data)
         for name, value in problem.present.items():
             data[form.add_initial_prefix(name)] = form.fields[name].prepare_value(value)

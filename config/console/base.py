@@ -1,6 +1,6 @@
 """Base of the operators' pages: fast lists, read-only rows, and actions.
 
-Django's own log of edits is not kept: it would duplicate the audit log, and would keep the names of erased people.
+Django's own log of edits is disabled: it would duplicate the audit log and keep the names of erased people.
 """
 
 from collections.abc import Sequence
@@ -45,9 +45,9 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
 
     # The attribute that identifies a row's events in the audit log: its own key, or its owner's.
     audit_target: ClassVar[str] = "pk"
-    # Looked up by index if the search term is a uuid.
+    # Fields that are looked up by index if the search term is a uuid.
     uuid_fields: ClassVar[Sequence[str]] = ()
-    # Columns of text that may hold a uuid, such as request ids; looked up as typed and in lower case.
+    # Text columns that may contain a uuid, such as request ids; looked up as typed and in lower case.
     uuid_text_fields: ClassVar[Sequence[str]] = ()
 
     actions = ()

@@ -1,7 +1,7 @@
 """Charts as SVG from the server: strips of bars and cumulative curves over one axis of time.
 
-Places across are percent and heights are pixels, so that only the plot stretches and words keep their shape. The
-picture is one image; what a pointer opens lies over it, and the table behind it has the same numbers and links.
+Horizontal positions are percent and heights are pixels, so that only the plot stretches and text keeps its shape. The
+chart is one image with the pointer's targets above it; a table behind it has the same numbers and links.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from config.platform.money import DOLLAR, in_dollars
 
 # Above each strip and below the last one, in pixels.
 GAP, AXIS = 14, 20
-# The fraction of its slot that a bar fills.
+# The width of a bar as a fraction of its slot.
 BAR = 0.76
 NAMES = {"money": "Cost", "tokens": "Tokens", "calls": "Calls"}
 
@@ -42,7 +42,7 @@ class Strip:
     unit: str = "money"
     line: tuple[int, str] | None = None
     name: str = ""
-    # The head of the table's column, where it differs from the name.
+    # The heading of the table's column, where it differs from the name.
     head: str = ""
     height: int = 84
     # The expected end of a curve, with a name.
@@ -50,7 +50,7 @@ class Strip:
 
     @cached_property
     def top(self) -> int:
-        """Returns the end of the scale, a number that is round and has a round half."""
+        """Returns the end of the scale, a round number with a round half."""
         marks = [mark[0] for mark in (self.line, self.end) if mark]
         least = DOLLAR // 50 if self.unit == "money" else 2
         most = max(least, *marks, *(bar.value + bar.forecast for bar in self.bars))
@@ -75,7 +75,7 @@ class Strip:
             yield self.height / 2, self.name, ""
 
     def drawn(self, places: int) -> Iterator[tuple[float, float, float, float, str]]:
-        """The rectangles, across in percent and down in pixels: x, y, width, height, and the kind."""
+        """Returns the rectangles, across in percent and down in pixels: x, y, width, height, and the kind."""
         wide = 100 / places
         for place, bar in enumerate(self.bars):
             x = round((place + (1 - BAR) / 2) * wide, 3)

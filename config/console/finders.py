@@ -18,9 +18,9 @@ from config.platform.declarations import Declarations
 from config.platform.text.forms import email_form
 
 SHOWN = 10
-# Nothing has a longer name.
+# No row has a longer name.
 LONGEST = 254
-# An id, or its beginning as pages show it.
+# An id, or the prefix of one that pages show.
 BEGINNING = re.compile(r"[0-9a-f]{8}-?[0-9a-f-]{0,27}")
 LARGEST = 2**63 - 1
 
@@ -36,20 +36,20 @@ class Term:
 
     @property
     def name(self) -> str:
-        """The text as a whole id or another name has it, in small letters."""
+        """The text in the form of a whole id, or in lower case for comparison with another name."""
         return str(self.ids[0]) if self.is_whole else self.text.lower()
 
     @property
     def email_form(self) -> str:
-        """The text as the form of a whole email."""
+        """The text as the normal form of an email."""
         return email_form(self.text)
 
     def id(self, name: str = "id") -> Q:
-        """Rows whose id begins with it."""
+        """Returns the lookup of rows whose id begins with the text."""
         return Q(**{f"{name}__range": self.ids}) if self.ids else Q(pk__in=())
 
     def word(self, *lookups: str) -> Q:
-        """Rows by lookups of a text, which an id is not."""
+        """Returns lookups of the text, which must not be an id."""
         found = (
             Q(**{lookup: self.text.lower() if lookup[:5] == "email" else self.text})
             for lookup in lookups
@@ -58,7 +58,7 @@ class Term:
         return reduce(or_, found, Q(pk__in=()))
 
     def request_id(self, lookup: str) -> Q:
-        """Rows by a request id: this service's are ids, and a caller's may be any word."""
+        """Returns the lookup of rows by a request id: the service's own are uuids, a caller's may be any word."""
         either: Any = {self.text, str(self.ids[0])} if self.is_whole else {self.text}
         if lookup.endswith("contains"):
             return reduce(or_, (Q(**{lookup: [each]}) for each in either))
@@ -74,10 +74,10 @@ class Term:
 
 
 class Finder(NamedTuple):
-    """Finds the rows of one model, and names the cells of a row after its name, with their labels."""
+    """Finds the rows of one model, and lists the cells that follow a row's name, with their labels."""
 
     title: str
-    # Its place among the tables that are found.
+    # Its place among the tables of results.
     place: int
     model: type[Model]
     query: Callable[[Term], Q]
@@ -86,18 +86,18 @@ class Finder(NamedTuple):
     name: Callable[[Any], Any] = str
     related: Sequence[str] = ()
     order: Sequence[str] = ()
-    # The attributes of which a match of the whole text opens the row at once.
+    # Attributes that open the row at once if the whole text matches.
     whole: Sequence[str] = ()
 
     def found(self, term: Term) -> list[Any]:
-        """The rows, one more than are shown if there are more."""
+        """Returns the rows, one more than are shown if there are more."""
         model: Any = self.model
         rows = model.objects.filter(self.query(term))
         rows = rows.select_related(*self.related) if self.related else rows
         return list(rows.order_by(*self.order)[: SHOWN + 1])
 
     def is_it(self, row: Any, term: Term) -> bool:
-        """Returns whether the text is the row's id, or another name that it has alone."""
+        """Returns whether the text is the row's id, or another unique name of it."""
         values = [row.pk, *(getattr(row, each) for each in self.whole)]
         names = chain.from_iterable(each if isinstance(each, list) else [each] for each in values)
         return not {term.name, term.email_form}.isdisjoint(str(each).lower() for each in names)

@@ -1,6 +1,6 @@
-"""Messages of the console after a redirect, in a cookie of their own.
+"""Messages of the console after a redirect, in a separate cookie.
 
-In the session they would be written with all of it at the end of a request, over what other requests stored meanwhile.
+In the session, saving them at the end of a request would overwrite changes by concurrent requests.
 """
 
 from django.conf import settings
@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 
 class MessageCookie(CookieStorage):
-    """Django's cookie under a name that browsers take for this host alone, where the session's has such a name."""
+    """Django's cookie, with the session cookie's ``__Host-`` prefix where that has one."""
 
     def __init__(self, request: HttpRequest) -> None:
         super().__init__(request)

@@ -1,4 +1,4 @@
-"""The sidebar: the console's pages grouped by operators' work. Lists of one entry are the tabs of its page."""
+"""The sidebar: the console's pages, grouped by task. The lists of one entry are the tabs of its page."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -42,7 +42,7 @@ LABELS: Final = {
     "releases.microapp": "Apps", "releases.shellchannel": "Channels", "releases.shellrelease": "Releases",
     "telemetry.event": "Telemetry", "usage_and_money": "Usage & money",
 }  # fmt: skip
-# The rights that open pages which are no lists; the others are for every operator.
+# The rights for pages that are no lists; any other is open to every operator.
 RIGHTS: Final = {"usage_and_money": "usage.view_monthlyusage"}
 
 

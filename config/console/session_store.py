@@ -1,6 +1,6 @@
 """Sessions of the console and the account pages, stored under a hash of their key.
 
-The cookie alone holds the key: whoever reads the table, or a dump of it, cannot sign in with what stands there.
+Only the cookie contains the key: the rows of the table, or of a dump, are not enough to sign in.
 """
 
 from hashlib import sha256
@@ -17,18 +17,18 @@ LENGTH = 40
 
 def row_key(session_key: str) -> str:
     """The primary key of a session's row."""
-    # A key is random and as wide as the hash, so that a slow hash would protect nothing more.
+    # A key is random and as long as the hash, so that a slow hash would not protect it better.
     return sha256(session_key.encode()).hexdigest()[:LENGTH]
 
 
 class SessionStore(PlainSessionStore):
-    """Django's sessions in the database, but for the key that their rows have."""
+    """Django's sessions in the database, except that rows have the hash of the key."""
 
     def load(self) -> dict[str, Any]:
         key = row_key(self.session_key or "")
         row = Session.objects.filter(session_key=key, expire_date__gt=timezone.now()).first()
         if row is None:
-            # Drops the key as well: no client may choose the key of a new session.
+            # Drops the key as well: a client must not choose the key of a new session (session fixation).
             self.flush()
             return {}
         return self.decode(row.session_data)

@@ -9,7 +9,7 @@ CSS = {"text": "", "number": "number", "time": "time", "chip": "chips", "acts": 
 
 
 class Link(NamedTuple):
-    """A link; without an address, because a role may not follow it, only its text."""
+    """A link; only its text if the address is empty, because a role may not follow it."""
 
     text: Any
     href: str
@@ -60,7 +60,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row's cells: text, numbers, instants, links, chips or lists of them; ``href`` is what the first one opens."""
+    """A row's cells: text, numbers, instants, links, chips or lists of them; ``href`` is the first one's link."""
 
     cells: Sequence[Any]
     href: str = ""

@@ -55,7 +55,7 @@ def table(table: Table) -> dict[str, Any]:
 
 @register.filter
 def cells(row: Row, columns: Iterable[Column]) -> list[tuple[Column, SafeString]]:
-    """The columns and cells of a row; the first cell opens what the row is about."""
+    """Returns the columns and cells of a row; the first cell links to the row's subject."""
     first, *others = row.cells
     named = Link(first, row.href, strong=True) if row.href else first
     return [(column, cell(each)) for column, each in zip(columns, [named, *others], strict=True)]
@@ -82,9 +82,9 @@ def cell(value: Any) -> SafeString:
 
 @register.inclusion_tag("admin/parts/acts.html", takes_context=True)
 def acts(context: Context, buttons: Sequence[Any], activity: str, main: int = 1) -> dict[str, Any]:
-    """The acts on a row: the first usual one, or a grave one that is alone, as a button, and the others in *More*.
+    """Returns the acts on a row: the first usual one, or a single grave one, as a button, and the others in *More*.
 
-    Each opens a page that asks first.
+    Each opens a page that asks for confirmation.
     """
     usual = [each for each in buttons if not each["grave"]]
     grave = [each for each in buttons if each["grave"]]
@@ -107,8 +107,8 @@ def is_blank(contents: str) -> bool:
 def instant(at: datetime | None, form: str = "") -> SafeString:
     """An instant: its time today, otherwise its day, with the year of another year; the title has it to the second.
 
-    In UTC, which the console's script changes into the operator's zone. ``second`` is for lists that are read by the
-    second, and ``exact`` is day and time to the second.
+    It is in UTC, which the console's script converts to the operator's time zone. ``second`` adds the second to today's
+    times, and ``exact`` shows day and time to the second.
     """
     if at is None:
         return escape(NOTHING)
@@ -157,7 +157,7 @@ def to(context: Context, row: Model | str, text: object = "", query: str = "") -
 
 @register.simple_tag(takes_context=True)
 def reachable(context: Any, cell: str) -> SafeString:
-    """A cell without links to rows that this operator may not open: columns do not know who looks."""
+    """Removes links to rows that this operator may not open from a cell: columns do not know the operator."""
     user = context.request.user
 
     def shown(link: re.Match[str]) -> str:
@@ -181,13 +181,13 @@ def counted(number: int, noun: str, nouns: str = "") -> str:
 
 @register.filter
 def dollars(amount: int | None, places: int = 2) -> str:
-    """An amount of money, kept in millionths of a dollar."""
+    """Formats an amount of money, given in millionths of a dollar."""
     return NOTHING if amount is None else in_dollars(amount, places)
 
 
 @register.filter
 def short(number: int | None) -> str:
-    """A large number to three or four digits: 3.03 B, 862.6 M, 12 k."""
+    """Rounds a large number to three or four digits: 3.03 B, 862.6 M, 12 k."""
     if number is None:
         return NOTHING
     for least, size, form in (
@@ -202,7 +202,7 @@ def short(number: int | None) -> str:
 
 @register.filter(name="share")
 def percent(part: int, whole: int | None) -> int | None:
-    """Percent of a cap, also above 100; None without a cap, 100 for a cap of 0."""
+    """Returns the percentage of a cap, which may exceed 100; None without a cap, 100 for a cap of 0."""
     if whole is None:
         return None
     return 100 * part // whole if whole else 100
@@ -229,7 +229,7 @@ def bar(width: float, percent: str, *, kind: str = "", shape: str = "") -> SafeS
 
 @register.filter
 def short_id(identity: object) -> SafeString:
-    """The beginning of an id; the title has the whole, which the console's script offers to copy."""
+    """Shortens an id; the title has the whole, which the console's script can copy."""
     return format_html(
         '<code class="id" title="{0}" data-copy="{0}">{1}…</code>', identity, str(identity)[:8]
     )
@@ -245,7 +245,7 @@ def act(event: Any) -> str:
 
 @register.filter
 def changes(event: Any) -> SafeString:
-    """The changes of an audit event, each member: before → after."""
+    """Lists the changes of an audit event, by member: before → after."""
     before, after = event.before or {}, event.after or {}
     lines = []
     both = event.before is not None and event.after is not None

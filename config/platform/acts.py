@@ -1,7 +1,7 @@
 """Acts of the audit log and rights of the console, declared by each app beside the code that performs them.
 
-An app lists them in its module ``acts`` and declares them as it is loaded. The console's history, the roles'
-rights (``config.composition.roles``), ``docs/audit.csv`` and ``docs/roles.csv`` are made from them.
+An app lists them in its module ``acts`` and declares them when it is loaded. The console's history, the roles'
+rights (``config.composition.roles``), ``docs/audit.csv`` and ``docs/roles.csv`` are generated from them.
 """
 
 from collections.abc import Iterable
@@ -11,23 +11,23 @@ from typing import Final, Literal
 
 from config.platform.declarations import Declarations
 
-# An owner has every right, and an auditor looks at every page.
+# An owner has every right, and an auditor can view every page.
 RoleName = Literal["support", "licensing", "release", "auditor"]
 
 
 class Proof(StrEnum):
-    """The acts of the console that ask for the second factor again once the latest proof is older than ten minutes."""
+    """The acts that require the second factor again once its latest proof is older than ten minutes."""
 
     NONE = ""
-    # The action hands out power, cannot be undone, decides which code shells run, or sends prompts elsewhere.
+    # The action grants rights, cannot be undone, decides which code shells run, or sends prompts elsewhere.
     GRAVE = "grave"
-    # The action, done to an operator, locks one out or lets one in.
+    # The action, on an operator's account, locks the operator out or lets them in.
     GRAVE_FOR_OPERATORS = "grave for operators"
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The right to see the rows of a model, such as ``accounts.user``."""
+    """The right to view the rows of a model, such as ``accounts.user``."""
 
     model: str
     roles: tuple[RoleName, ...] = ()
@@ -35,7 +35,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """The right to do an action of the console, such as ``accounts.user_disable``, named as its route."""
+    """The right to perform an action of the console, such as ``accounts.user_disable``, named as its route."""
 
     name: str
     roles: tuple[RoleName, ...] = ()
@@ -44,7 +44,7 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """An act that the audit log records: in the console's history, in the docs, and the rights to perform it there.
+    """An act that the audit log records, with its sentence for console and docs, and the rights to perform it there.
 
     Acts of the API, the worker and commands have no rights. ``{}`` in the sentence stands for the event's target.
     """
@@ -61,7 +61,7 @@ RIGHTS: Final = Declarations[Right](lambda right: right.name)
 
 
 def declare(acts: Iterable[Act], pages: Iterable[Page] = ()) -> None:
-    """Adds an app's acts with their rights, and its pages; a name that is declared already is refused."""
+    """Adds an app's acts with their rights, and its pages; refuses a name that is already declared."""
     acts = tuple(acts)
     ACTS.add(*acts)
     RIGHTS.add(*(right for act in acts for right in act.rights))

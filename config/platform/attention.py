@@ -1,7 +1,7 @@
-"""The kinds of what needs attention, which apps declare beside the code that they are about.
+"""Kinds of findings that need attention, which apps declare beside the code that they are about.
 
-``templates/admin/attention`` has the sentence of each kind, and ``templates/mail/attention``, of those that are alerts,
-the subject of a notification, in the first line and without names of people, and the text of its mail.
+``templates/admin/attention`` has the sentence of each kind. ``templates/mail/attention`` has, for kinds that are
+alerts, the subject of a notification (its first line, without names of people) and the text of its mail.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,10 +15,10 @@ from django.db.models import QuerySet
 
 from config.platform.declarations import Declarations
 
-# The number of rows of one kind that are named; the others are summed.
+# The number of rows of one kind that are listed; the others are counted.
 SHOWN = 3
 ONE_PERSON = 1
-# A finding that is no row of a table.
+# A finding that is not a row of a table.
 Finding = SimpleNamespace
 Rows = QuerySet[Any] | Iterable[Any]
 
@@ -30,9 +30,9 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """The step that operators can take about the findings of a kind, of which they are notified.
+    """The notification of a kind's findings, with the step that operators can take.
 
-    ``after`` says when one is raised. ``is_mailed_by_rule`` where the rule that notices it mails its beginning itself.
+    ``after`` says when an alert is raised. ``is_mailed_by_rule``: the rule that notices it mails its beginning itself.
     """
 
     step: str
@@ -42,12 +42,12 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """``area`` is the entry of the sidebar under which it counts, ``right`` the permission to see it.
+    """A kind of findings: ``area`` is its entry in the sidebar, ``right`` the permission to see it.
 
-    ``rows`` are those of a query, or found otherwise; ``then`` makes of the rows of a query what is shown. ``since`` is
-    the attribute of a row that says since when, ``on`` the one with what ``acts`` are done on, of which the first that
-    is possible is offered. ``whom`` is a text, or a number of people. A row may have a ``level``, a ``whom`` and
-    ``acts`` of its own, and ``is_alert`` where only some rows of a kind are alerts.
+    ``rows`` is a query, or a function that finds rows; ``then`` turns the rows of a query into findings. ``since``
+    names the attribute of a row with its beginning, ``on`` the one with the object of ``acts``, of which the first
+    possible one is offered. ``whom`` is a text, or a number of people. A row may override ``level``, ``whom`` and
+    ``acts``, and has ``is_alert`` where only some rows of a kind are alerts.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Kind:
     acts: str = ""
     whom: str | int = ""
     then: Callable[[QuerySet[Any], datetime], Iterable[Any]] | None = None
-    # The number of rows that are named, beside one item for the number of the others.
+    # The number of rows that are listed, beside one item that counts the others.
     shown: int = SHOWN
     alert: Alert | None = None
 

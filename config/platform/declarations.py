@@ -1,4 +1,4 @@
-"""Collections of what apps declare about themselves in ``AppConfig.ready`` and composition reads afterwards."""
+"""Collections of declarations that apps add in ``AppConfig.ready`` and composition reads afterwards."""
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 class Declarations(Generic[T]):
-    """Declarations of one kind, in the order of the apps in ``INSTALLED_APPS``; two of one name are refused.
+    """Declarations of one kind, in the order of the apps in ``INSTALLED_APPS``; duplicate names are refused.
 
-    ``name`` gives a declaration's name. It is made where the type of the declaration is, below every app.
+    ``name`` returns a declaration's name. A collection is defined beside the type of its declarations, below every app.
     """
 
     def __init__(self, name: Callable[[T], str]) -> None:
@@ -38,7 +38,7 @@ class Declarations(Generic[T]):
 
 
 class DeclaringApp(AppConfig):
-    """An app that declares something in modules of its own, which add to the collections of what they declare.
+    """An app with modules of declarations, which add to collections when they are loaded.
 
     An app's ``apps.py`` imports this module and not the class, which Django would take for the app's own.
     """
@@ -51,6 +51,6 @@ class DeclaringApp(AppConfig):
         self.load(self.declaring)
 
     def load(self, modules: Sequence[str]) -> None:
-        """Imports modules of the app by their names: its configuration is loaded before there are models."""
+        """Imports modules of the app by name: its configuration is loaded before models exist."""
         for module in modules:
             import_module(f"{self.name}.{module}")

@@ -1,7 +1,7 @@
 """Encryption at rest under rotating keys: the newest key encrypts, all keys decrypt.
 
-Each value is bound to its place, the row and column that it was encrypted for, and decrypts nowhere else: whoever can
-write rows cannot give one person's tokens to another. It is AES-256-GCM under a key derived from the newest of
+Each value is bound to the row and column that it was encrypted for, and decrypts nowhere else: write access to rows is
+not enough to give one person's tokens to another. It is AES-256-GCM under a key derived from the newest of
 ``ENCRYPTION_KEYS``, with the place as associated data. Values of earlier releases are Fernet tokens under these keys,
 bound to nothing; they are read until they are renewed.
 """
@@ -23,7 +23,7 @@ NONCE = 12
 
 
 class CannotDecrypt(Exception):
-    """The value was altered or moved, or encrypted under a key that ``ENCRYPTION_KEYS`` no longer has."""
+    """The value was altered or moved, or its key is no longer in ``ENCRYPTION_KEYS``."""
 
 
 def encrypt(plain: bytes, *, place: str) -> bytes:
@@ -60,7 +60,7 @@ class Sealed:
 
 
 def is_current(value: bytes, *, place: str) -> bool:
-    """Returns whether a value is bound to this place under the newest key."""
+    """Returns whether a value is bound to its place under the newest key."""
     return value.startswith(BOUND) and _opened(value, _keys()[0], place) is not None
 
 

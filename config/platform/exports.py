@@ -1,4 +1,4 @@
-"""Rows of a table as the lines of a file, read page by page by index, so that no connection waits for a browser."""
+"""Writes rows of a table as lines of a file, read in pages by index, so that no connection waits for a browser."""
 
 import csv
 import re
@@ -12,13 +12,13 @@ from django.db.models import Model, Q, QuerySet
 from config.platform.db.connections import release_connection
 
 Row = TypeVar("Row", bound=Model)
-# The place before a formula, in a cell or in what some spreadsheets split it into.
+# The position before a formula, in a cell or in the parts into which some spreadsheets split one.
 FORMULA = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[=+\-@＝＋－＠\t\r\n])")
 PAGE = 1_000
 
 
 def pages(rows: QuerySet[Row], *, time: str, page: int = PAGE) -> Iterator[list[Row]]:
-    """Yields rows in pages, the newest first by the column ``time``; perhaps not what comes or goes meanwhile."""
+    """Yields rows in pages, newest first by the column ``time``; may miss rows added or deleted meanwhile."""
     ordered = rows.order_by(f"-{time}", "-id")
     after: Row | None = None
     while found := list(_older(ordered, after, time)[:page]):
@@ -38,7 +38,7 @@ def _older(rows: QuerySet[Row], after: Row | None, time: str) -> QuerySet[Row]:
 def lines(
     columns: Sequence[str], found: Iterable[Iterable[Mapping[str, Any]]], *, ending: str
 ) -> Iterator[bytes]:
-    """The bytes of a file of pages of rows: ``csv`` with a header, in which JSON is a text, or ``ndjson``."""
+    """Yields the bytes of a file of rows: ``csv`` with a header, in which JSON is a text, or ``ndjson``."""
     if ending == "csv":
         yield csv_lines([columns])
     for rows in found:
@@ -59,7 +59,7 @@ def ndjson_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def csv_lines(rows: Iterable[Iterable[Any]]) -> bytes:
-    """Rows of a file in which no text can start a formula: an operator names models, a caller its requests."""
+    """Yields lines of CSV in which no text can start a formula: operators and callers choose some names."""
     text = StringIO()
     csv.writer(text).writerows(map(_defused, row) for row in rows)
     return text.getvalue().encode()

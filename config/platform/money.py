@@ -1,4 +1,4 @@
-"""Amounts of money, kept as whole millionths of a dollar."""
+"""Formats amounts of money, which are stored as millionths of a dollar."""
 
 from decimal import Decimal
 
@@ -6,10 +6,10 @@ DOLLAR = 1_000_000
 
 
 def decimal(amount: int) -> Decimal:
-    """Dollars with six decimals, as files have them."""
+    """Returns dollars with six decimals, for files."""
     return Decimal(amount).scaleb(-6)
 
 
 def in_dollars(amount: int, places: int = 2) -> str:
-    """Dollars as people read them, rounded."""
+    """Returns rounded dollars, for people."""
     return f"${decimal(amount):,.{places}f}"

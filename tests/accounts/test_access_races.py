@@ -157,7 +157,7 @@ def test_no_login_outlives_what_keeps_one_out(
 
 
 @pytest.mark.parametrize("ender", [by_revoking, by_revoking_everybody])
-def test_a_login_beside_the_kill_switch_is_either_dead_or_whole(
+def test_a_login_that_races_the_kill_switch_is_either_revoked_or_complete(
     ender: Ender, somebody: Callable[[], User], by: Actor, now: datetime
 ) -> None:
     for _ in range(ROUNDS):

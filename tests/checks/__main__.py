@@ -65,7 +65,7 @@ FAULTS = tuple(
 )
 CONSOLE = ("tests/console",)
 PEOPLE = ("tests/accounts", "tests/composition")
-PLUMBING = ("tests/local", "tests/standins", "tests/config")
+PLUMBING = ("tests/local", "tests/standins", "tests/config", "tests/platform")
 NAMED = (SERVICE, *CONSOLE, *PEOPLE, *PLUMBING)
 # The longest comes first. Much of their time is waiting.
 PARTS = {

@@ -128,7 +128,7 @@ def test_two_workers_share_the_work_and_send_each_mail_once(
     assert sent == {f"{urlsplit(settings.BASE_URL).hostname}>"}
 
 
-def test_told_to_stop_a_worker_ends_what_it_has_begun_and_begins_nothing(
+def test_a_stopping_worker_finishes_its_job_and_starts_no_other(
     start: StartWorker, mail_server: MailServer
 ) -> None:
     queue_mail(2)

@@ -151,7 +151,7 @@ REFUSED: list[tuple[str, int, str]] = [
 @pytest.mark.parametrize(
     "target", ["/v1/auth/login", "/v1/llm/chat/completions?a=", "http://shell.test/v1/x", "/livez"]
 )
-def test_what_the_server_refuses_is_a_problem(
+def test_refusals_of_the_server_are_problems(
     service: Service, target: str, request_: str, status: int, code: str
 ) -> None:
     """Never HTML (benoitc/gunicorn#2487, #2547 and #2878 are what clients make of other answers)."""
@@ -171,7 +171,7 @@ def test_what_the_server_refuses_is_a_problem(
 
 @pytest.mark.parametrize("target", ["/admin/usage/usagerecord/?q=", "/account/password/"])
 @pytest.mark.parametrize(("request_", "status", "code"), REFUSED[-5:])
-def test_what_the_server_refuses_of_a_page_is_a_page(
+def test_refusals_of_the_server_for_a_page_are_pages(
     service: Service, target: str, request_: str, status: int, code: str
 ) -> None:
     with service.connect() as client:

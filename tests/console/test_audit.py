@@ -50,7 +50,7 @@ def test_events_are_narrowed_by_subject_actor_target_and_id(
     assert listed(console, "q=nobody@nowhere.test") == []
 
 
-def test_events_are_found_by_how_who_or_what_begins(
+def test_events_are_found_by_prefix_of_actor_or_target_and_by_request_id(
     console: Browser, world: World, by: Actor, now: datetime
 ) -> None:
     sure = Actor(name="100%_sure@shell.test", request_id="4ABB6E7B-19e5-4ce3-b265-8d6c126670f7")

@@ -48,7 +48,7 @@ def test_the_front_page_leads_to_the_brake_until_it_is_confirmed(
     assert "it would suspend" not in words(console, "/admin/")
 
 
-def test_its_page_names_who_would_be_suspended_and_what_confirming_does(
+def test_its_page_names_the_clients_and_the_effect_of_confirming(
     console: Browser, plan: Plan, by: Actor, now: datetime
 ) -> None:
     brake = held(plan, by=by, now=now)

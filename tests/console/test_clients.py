@@ -235,7 +235,9 @@ def test_a_refusal_of_the_rule_stands_beside_the_field(
     assert not AuditEvent.objects.filter(action__startswith="licence:").exists()
 
 
-def test_taking_the_word_back_lets_billing_count_again(console: Browser, world: World) -> None:
+def test_clearing_the_operators_decision_lets_billing_apply_again(
+    console: Browser, world: World
+) -> None:
     form = {"status": "billing", "reason": "Paid."}
     console.post(licence_page(world.client, "status"), form)
     licence = Licence.objects.get(client=world.client)

@@ -51,7 +51,9 @@ def test_a_person_of_a_suspended_client_does_not_look_well(
         )
 
 
-def test_only_who_may_mend_it_is_led_to_the_act(world: World, by: Actor, now: datetime) -> None:
+def test_the_link_to_an_act_requires_the_right_to_it(
+    world: World, by: Actor, now: datetime
+) -> None:
     stop_model_calls(user_id=world.person.pk, reason="x", ends_at=None, by=by, now=now)
     restart = f'href="{page(world.person, "restart_calls")}"'
     for role, leads in ((Role.SUPPORT, True), (Role.AUDITOR, False)):

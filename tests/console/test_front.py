@@ -67,7 +67,7 @@ def test_nothing_needs_attention_where_all_is_well(signing_key: None, now: datet
     assert items(operator=ALL_RIGHTS, now=now) == []
 
 
-def test_a_missing_or_silent_worker_is_told(signing_key: None, now: datetime) -> None:
+def test_a_missing_or_silent_worker_is_listed(signing_key: None, now: datetime) -> None:
     assert "No worker is running" in troubles(now)
     beat(now - timedelta(minutes=5))
     assert "No worker is running" in troubles(now)
@@ -93,7 +93,7 @@ def test_jobs_that_failed_or_wait_too_long_are_counted(signing_key: None, now: d
     assert "2 jobs should have begun by now." in troubles(now)
 
 
-def test_operators_who_belong_to_a_client_are_told(
+def test_operators_who_belong_to_a_client_are_listed(
     console: Browser, user: User, now: datetime
 ) -> None:
     assert "belong to a client" not in troubles(now)
@@ -104,7 +104,7 @@ def test_operators_who_belong_to_a_client_are_told(
     assert user.email in listed.content.decode()
 
 
-def test_a_missing_signing_key_is_told(db: None, now: datetime) -> None:
+def test_a_missing_signing_key_is_listed(db: None, now: datetime) -> None:
     assert "nobody can sign in" in troubles(now)
 
 
@@ -124,7 +124,7 @@ def test_running_calls_and_those_nobody_settled(
     assert "1 call whose process has died" in troubles(now)
 
 
-def test_a_publish_that_was_not_finished_is_told(world: World, now: datetime) -> None:
+def test_an_unfinished_publish_is_listed(world: World, now: datetime) -> None:
     publication = Publication.objects.get()
     assert "not in storage" not in troubles(now)
     publication.stored_at, publication.published_at = None, now - timedelta(hours=1)
@@ -163,7 +163,7 @@ def test_nights_are_one_line_until_a_job_fails(
     assert "failed: ZeroDivisionError" in text
 
 
-def test_a_night_that_was_missed_is_told(signing_key: None, now: datetime) -> None:
+def test_a_missed_night_is_listed(signing_key: None, now: datetime) -> None:
     beat(now)
     for job, hours in (("expire_grace", 27), ("prune_telemetry", 3)):
         at = now - timedelta(hours=hours)

@@ -163,7 +163,7 @@ STILL = "No worker is running"
 
 
 @pytest.mark.parametrize("away", ["mail", "webhook"])
-def test_without_a_worker_one_way_that_fails_keeps_nothing_from_the_other(
+def test_a_failing_channel_does_not_block_the_other_without_a_worker(
     operators: Operators, away: str
 ) -> None:
     getattr(operators, f"{away}_fails")()
@@ -178,7 +178,7 @@ def test_without_a_worker_one_way_that_fails_keeps_nothing_from_the_other(
     assert (heads(operators.webhook), operators.mailed) == ([STILL], [STILL])
 
 
-def test_what_could_not_be_mailed_without_a_worker_is_queued_once_there_is_one(
+def test_an_alert_that_could_not_be_mailed_is_queued_once_a_worker_runs(
     operators: Operators,
 ) -> None:
     operators.mail_fails()
@@ -220,7 +220,7 @@ class TestReleaseBefore:
             name="night: expire_grace", text=MISSED, level=0, notified_at=operators.now
         )
 
-    def test_what_it_has_notified_of_is_not_repeated_and_its_end_goes_both_ways(
+    def test_its_notifications_are_not_repeated_and_their_end_is_sent_both_ways(
         self, operators: Operators
     ) -> None:
         operators.begin()

@@ -82,7 +82,9 @@ def test_nothing_is_set_without_a_reason(console: Browser, user: User) -> None:
 
 
 @pytest.mark.parametrize("act", ["reset", "one_time"])
-def test_neither_is_offered_for_a_disabled_person(console: Browser, user: User, act: str) -> None:
+def test_password_acts_are_refused_for_a_disabled_person(
+    console: Browser, user: User, act: str
+) -> None:
     User.objects.filter(pk=user.pk).update(is_active=False)
     assert console.post(page(user, act), {"reason": "x"}).status_code == 302
     assert not AuditEvent.objects.filter(action__startswith="user:").exists()

@@ -66,7 +66,9 @@ def ranked(response: Any) -> list[list[str]]:
 
 
 class TestThePage:
-    def test_says_what_was_spent_by_whom(self, console: Browser, used: dict[str, Any]) -> None:
+    def test_the_page_shows_the_cost_of_each_client(
+        self, console: Browser, used: dict[str, Any]
+    ) -> None:
         response = console.get(PAGE)
         facts = {label: value for label, value, _ in response.context["facts"]}
         assert facts["Calls"] == "4"
@@ -198,7 +200,7 @@ class TestFiles:
         assert {row["client"] for row in rows} == {"Acme", "'=Borealis()"}
         assert {row["person"] for row in rows} == {"ada@acme.test", "'=bea@borealis.test"}
 
-    def test_hold_what_is_chosen(self, console: Browser, used: dict[str, Any]) -> None:
+    def test_files_hold_the_chosen_calls(self, console: Browser, used: dict[str, Any]) -> None:
         found = content(console.get(f"{PAGE}export.ndjson?client={used['other'].pk}&model=small"))
         assert [json.loads(line)["client"] for line in found.splitlines()] == ["=Borealis()"]
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import psycopg
 
 from tests.bench.standby import standby
-from tests.config.ratelimits.nodes import HOST, running_cluster
 from tests.faults import clock, killing
 from tests.faults.clock import at_hours
 from tests.faults.disk import filled
 from tests.faults.invariants import LONGEST
 from tests.faults.stage import PROVIDER_SECONDS, Stage
 from tests.faults.traffic import SIGNED_OUT, Traffic
+from tests.platform.edge.ratelimits.nodes import HOST, running_cluster
 from tests.served.cable import Cable
 from tests.tools.owners import SERVICE
 

@@ -22,10 +22,10 @@ from botocore.config import Config
 from django.db import connections
 from moto.server import ThreadedMotoServer
 
-from tests.config.own_postgres import OwnPostgres
-from tests.config.own_redis import OwnRedis, own_redis
-from tests.config.ratelimits.nodes import Server
 from tests.faults.disk import small_disk
+from tests.platform.db.own_postgres import OwnPostgres
+from tests.platform.edge.ratelimits.nodes import Server
+from tests.platform.edge.ratelimits.own_redis import OwnRedis, own_redis
 from tests.releases.signing import Signer
 from tests.served.browser import Browser
 from tests.served.cable import Cable, cable_to

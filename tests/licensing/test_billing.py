@@ -176,7 +176,7 @@ class TestGrace:
         licence.refresh_from_db()
         assert (licence.operator_status, licence.billing_status) == ("suspended", "active")
 
-    def test_an_operators_word_hides_what_billing_says_and_is_not_touched(
+    def test_an_operators_decision_takes_precedence_and_is_kept(
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
         (licence,) = paying()
@@ -504,16 +504,14 @@ class TestOperatorsGrace:
         event = AuditEvent.objects.filter(action="licence:operator_set")[0]
         assert event.reason == "The grace has run out."
 
-    def test_a_word_whose_time_is_over_is_left_to_end(
+    def test_an_expired_decision_is_not_ended_as_a_grace(
         self, promised: Licence, by: Actor, now: datetime
     ) -> None:
         assert end_operator_graces(by=by, now=now + 4 * DAY) == 0
         assert expire_operator_decisions(by=by, now=now + 4 * DAY) == 1
         assert seen(promised) == ("active", None)
 
-    def test_another_word_in_the_meantime_counts(
-        self, promised: Licence, by: Actor, now: datetime
-    ) -> None:
+    def test_a_later_decision_is_kept(self, promised: Licence, by: Actor, now: datetime) -> None:
         set_operator_status(
             licence_id=promised.pk, status=Standing.ACTIVE, reason="Paid.", by=by, now=now
         )

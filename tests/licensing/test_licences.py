@@ -124,7 +124,7 @@ class TestRules:
         event = AuditEvent.objects.get(action="client:created")
         assert (event.actor, event.target, event.after) == (by.name, "Globex", {"plan": "Starter"})
 
-    def test_an_operators_word_is_stored_and_audited(
+    def test_an_operators_decision_is_stored_and_audited(
         self, licence: Licence, by: Actor, now: datetime
     ) -> None:
         changed = set_operator_status(
@@ -168,7 +168,7 @@ class TestRules:
         assert licence.changed_at == changed_at
         assert not AuditEvent.objects.filter(action__startswith="licence:").exists()
 
-    def test_a_word_given_until_a_time_ends_then(
+    def test_a_decision_with_an_end_expires_then(
         self, licence: Licence, by: Actor, now: datetime
     ) -> None:
         until = now + timedelta(days=1)

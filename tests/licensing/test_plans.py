@@ -96,7 +96,7 @@ def test_a_plan_gives_no_app_that_cannot_be(
     assert not AuditEvent.objects.exists()
 
 
-def test_a_word_that_a_plan_has_had_does_not_stand_in_the_way(
+def test_an_entitlement_that_a_plan_already_has_is_not_refused(
     plan: Plan, by: Actor, now: datetime
 ) -> None:
     Plan.objects.update(entitlements=["Notes", "forms"])

@@ -136,7 +136,7 @@ class TestBrake:
             )
         assert Brake.objects.get().ended_at == now + DAY
 
-    def test_more_change_nothing_and_operators_are_told_once(
+    def test_a_larger_run_changes_nothing_and_operators_are_mailed_once(
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
         licences = paying(12)
@@ -240,7 +240,7 @@ class TestBrake:
         sync(subscriptions=self.everybody(11, "canceled"), by=by, now=now)
         assert Licence.objects.filter(billing_status="suspended", status="active").count() == 11
 
-    def test_it_lets_go_by_itself_once_the_fault_is_gone(
+    def test_the_hold_ends_by_itself_once_the_fault_is_gone(
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
         paying(11)

@@ -180,7 +180,9 @@ def test_members_that_an_sdk_adds_are_not_forwarded() -> None:
         {"tool_calls": [], "reasoning_content": "", "name": None},
     ],
 )  # fmt: skip
-def test_what_a_text_repeats_of_its_message_is_dropped(repeated: dict[str, Any]) -> None:
+def test_members_that_a_text_part_repeats_from_its_message_are_dropped(
+    repeated: dict[str, Any],
+) -> None:
     text = {"type": "text", "text": "I look."}
     said = {"role": "assistant", "content": [text], "tool_calls": [TOOL_CALL]}
     result = {"role": "tool", "tool_call_id": "c1", "content": "42"}
@@ -191,7 +193,7 @@ def test_what_a_text_repeats_of_its_message_is_dropped(repeated: dict[str, Any])
 
 
 @pytest.mark.parametrize("role", ["user", "assistant"])
-def test_what_a_text_alone_says_is_not_dropped(role: str) -> None:
+def test_members_of_a_text_part_alone_are_not_dropped(role: str) -> None:
     part = {"type": "text", "text": "I look.", "tool_calls": [TOOL_CALL]}
     message = {"role": role, "content": [part]}
     pointer = "/messages/0/content/0/tool_calls"

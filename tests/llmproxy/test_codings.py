@@ -145,7 +145,9 @@ def test_each_event_is_passed_on_as_it_comes(play: Play) -> None:
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
-def test_what_a_small_body_becomes_is_bounded(play: Play, coding: str, streamed: bool) -> None:
+def test_the_decompressed_size_of_a_body_is_bounded(
+    play: Play, coding: str, streamed: bool
+) -> None:
     """A bomb is too large, as a body of that length is, and nothing holds all of it."""
     bomb = b'{"choices": [{"message": {"content": "' + b" " * (8 * bodies.BYTES_BESIDE)
     row = {"label": coding, "made": ["gzip" if coding == "gzip" else "zlib"]}

@@ -149,7 +149,7 @@ def test_a_process_reads_the_state_of_a_route_once_for_as_long_as_it_holds(now: 
 
 
 @pytest.mark.django_db
-def test_operators_see_answers_failures_and_what_cools_down(now: datetime) -> None:
+def test_operators_see_answers_failures_and_cooling_routes(now: datetime) -> None:
     provider = Provider.objects.create(name="here")
     model = LanguageModel.objects.create(name="m", provider_name="m")
     Route.objects.create(model=model, provider=provider, provider_name=HERE.model)

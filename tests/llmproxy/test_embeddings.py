@@ -37,7 +37,7 @@ def test_many_texts_are_not_counted_as_many_messages() -> None:
     assert estimate(["word"] * 1000) <= 1016
 
 
-def test_a_call_is_written_anew() -> None:
+def test_a_call_is_rewritten_for_the_provider() -> None:
     request = parse(
         {
             "model": "ours",

@@ -138,7 +138,9 @@ def first_events(surface: str) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize(("word", "reason", "_from"), ENDS)
-def test_a_word_for_an_end_is_openais(word: Any, reason: str, _from: str) -> None:
+def test_finish_reasons_are_translated_to_those_of_openai(
+    word: Any, reason: str, _from: str
+) -> None:
     assert not ends.is_failure(word)
     assert ends.finish_reason(word, provider="p") == reason
     assert ends.finish_reason(reason, provider="p") == reason
@@ -158,7 +160,7 @@ def test_a_word_for_an_end_is_openais(word: Any, reason: str, _from: str) -> Non
         ("content_filter", "refusal"), ("sensitive", "refusal"), ("of tomorrow", "end_turn"),
     ],
 )  # fmt: skip
-def test_callers_of_messages_get_anthropics_words(word: str, reason: str) -> None:
+def test_finish_reasons_are_translated_for_callers_of_messages(word: str, reason: str) -> None:
     codec = DIALECTS["anthropic"].codecs[Surface.MESSAGES]
     body = dumps(ended("messages", word)).encode()
     answer, _, _ = codec.answer(body, target=target("anthropic"))
@@ -170,7 +172,7 @@ def test_callers_of_messages_get_anthropics_words(word: str, reason: str) -> Non
     [("max_output_tokens",) * 2, ("content_filter",) * 2, ("length", "max_output_tokens"),
      ("MAX_TOKENS", "max_output_tokens"), ("safety", "content_filter"), ("of tomorrow",) * 2],
 )  # fmt: skip
-def test_callers_of_responses_get_theirs(word: str, reason: str) -> None:
+def test_finish_reasons_are_translated_for_callers_of_responses(word: str, reason: str) -> None:
     codec = DIALECTS["openai"].codecs[Surface.RESPONSES]
     body = dumps(ended("responses", word)).encode()
     answer, _, _ = codec.answer(body, target=target())
@@ -183,7 +185,7 @@ def test_callers_of_responses_get_theirs(word: str, reason: str) -> None:
     assert b'"reason":"%b"' % reason.encode() in translator.ending(TokenUsage(1, 1))
 
 
-def test_an_unknown_word_is_a_stop_that_is_counted_and_logged_once_for_each_provider(
+def test_an_unknown_finish_reason_is_a_stop_counted_and_logged_once_for_each_provider(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[str] = []
@@ -204,7 +206,9 @@ def test_an_unknown_word_is_a_stop_that_is_counted_and_logged_once_for_each_prov
 
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize(("word", "_from"), FAILURES)
-def test_a_failing_word_is_a_failure_on_every_surface(word: str, _from: str, surface: str) -> None:
+def test_a_finish_reason_of_failure_is_a_failure_on_every_surface(
+    word: str, _from: str, surface: str
+) -> None:
     dialect, api = SURFACES[surface]
     codec = DIALECTS[dialect].codecs[api]
     with pytest.raises(FailedAnswer):
@@ -299,7 +303,7 @@ class TestInsideAnAnswer:
         assert the_charge() == ("provider_failed", 4241, 7, "provider")
         assert made.advice() == {"x-should-retry": "false"}
 
-    def test_it_costs_the_prompt_and_what_was_delivered_where_nothing_is_reported(
+    def test_a_failed_stream_without_a_report_costs_the_prompt_and_the_delivered_output(
         self, play: Play
     ) -> None:
         with play(plays(*first_events("chat"), *last_events("chat", "abort"))) as call:
@@ -310,7 +314,7 @@ class TestInsideAnAnswer:
 
     @pytest.mark.parametrize("surface", SURFACES)
     @pytest.mark.parametrize("streamed", [True, False])
-    def test_a_whole_one_costs_the_prompt_and_what_stands_in_it_where_nothing_is_reported(
+    def test_a_failed_whole_answer_without_a_report_costs_the_prompt_and_its_output(
         self, play: Play, surface: str, streamed: bool
     ) -> None:
         """Whatever form was asked for."""
@@ -342,7 +346,7 @@ class TestInsideAnAnswer:
             answer = read(stream(call))
         assert b"provider_error" in answer
 
-    def test_an_unknown_word_leaves_an_answer_whole(self, play: Play) -> None:
+    def test_an_unknown_finish_reason_does_not_fail_an_answer(self, play: Play) -> None:
         parts = [*first_events("chat"), *last_events("chat", "of tomorrow", USAGE)]
         with play(plays(*parts)) as call:
             answer = read(stream(call))

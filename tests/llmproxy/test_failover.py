@@ -674,7 +674,7 @@ def test_a_call_goes_on_while_the_database_is_away_and_its_settlement_says_so(
     assert [each.provider for each in abandoned()] == ["number-1"]
 
 
-def test_a_checkpoint_carries_who_is_asked_and_who_was_abandoned(routed: Routed) -> None:
+def test_a_checkpoint_records_the_asked_provider_and_the_abandoned_one(routed: Routed) -> None:
     goes_on = Event()
 
     def script(peer: Peer, _: bytes) -> None:
@@ -749,7 +749,7 @@ def test_the_report_of_a_failed_attempt_is_on_the_record_and_in_no_persons_token
     assert left.cost == 4_055
 
 
-def test_operators_see_who_answered_and_who_failed(
+def test_operators_see_the_answers_and_failures_of_each_provider(
     routed: Routed, caplog: pytest.LogCaptureFixture
 ) -> None:
     routed.add(refuses(500))

@@ -219,7 +219,7 @@ def test_a_stream_that_fails_where_one_piece_was_asked_for_costs_what_it_said(
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_breaks_off_is_no_answer_in_one_piece(play: Play, form: str) -> None:
+def test_a_truncated_body_is_not_read_as_a_whole_answer(play: Play, form: str) -> None:
     _, dialect, ask, whole, _ = FORMS[form]
     body = dumps({"usage": whole["usage"], **whole}).encode()[:-1]
     with (
@@ -296,7 +296,7 @@ def test_a_large_answer_of_the_other_form_has_room_and_gives_it_back(
 @pytest.mark.parametrize(
     "part", ["\n: ", "\ndata: ", "\nevent: x", "}\n", "}data: [DONE]", "\n \t"]
 )
-def test_what_may_stand_around_an_answer_is_found_soon(part: str) -> None:
+def test_text_around_an_answer_is_found_in_linear_time(part: str) -> None:
     """A pattern that tries every way of splitting such ends would take for ever."""
     body = b"{" + (part * (1_000 // len(part))).encode() + b"\nx"
     began = time.thread_time()
@@ -312,7 +312,7 @@ def test_what_may_stand_around_an_answer_is_found_soon(part: str) -> None:
 @pytest.mark.parametrize(
     "text", ['print(f"{name}: {age}")', "{x}: y", "}id: 5", "}event: y", "}retry: 1", "}data: z"]
 )
-def test_a_text_with_a_brace_and_a_colon_is_not_what_stands_behind_an_answer(
+def test_a_brace_and_a_colon_in_a_text_do_not_end_the_answer(
     play: Play, text: str, behind: str
 ) -> None:
     choice = {

@@ -89,7 +89,7 @@ def test_a_refusal_is_paid_once(
     assert ask(routed, now, streamed=streamed) == []
 
 
-def test_what_does_not_help_is_not_remembered(routed: Routed) -> None:
+def test_a_refusal_that_persists_without_the_member_is_not_remembered(routed: Routed) -> None:
     """The words of a refusal may only repeat a caller's text."""
     provider = Refusing("`temperature` is deprecated for this model.", [])
     routed.add(provider)

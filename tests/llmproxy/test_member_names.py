@@ -69,7 +69,7 @@ def faults(where: Target, **members: Any) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", HONEST)
-def test_what_is_named_passes_whole(name: str) -> None:
+def test_a_named_member_passes_unchanged(name: str) -> None:
     value, where = HONEST[name], target()._replace(members=frozenset({name}))
     assert faults(where, **{name: value}) == []
     asked = chat.parse({"messages": HELLO, name: value}, stream=False)
@@ -82,7 +82,7 @@ def test_what_is_named_passes_whole(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), NEVER)
-def test_what_costs_repeats_fetches_or_runs_never_passes(name: str, value: Any) -> None:
+def test_members_that_cost_repeat_fetch_or_run_never_pass(name: str, value: Any) -> None:
     open_target = target()._replace(fetches=True)
     for how in ({"members": frozenset({name})}, {"passes_all": True}):
         where = open_target._replace(**how)  # type: ignore[arg-type]
@@ -122,7 +122,7 @@ def test_names_count_on_every_surface_and_among_many_members() -> None:
     assert [each.pointer for each in refused.value.errors] == ["/last"]
 
 
-def test_what_a_model_has_said_goes_back_beside_a_named_member() -> None:
+def test_unknown_members_of_earlier_answers_are_allowed_beside_a_named_member() -> None:
     said = {"role": "assistant", "content": "Hi", "trace": {"n": 5}}
     where = target()._replace(members=frozenset({"top_k"}))
     request = chat.parse({"messages": [*HELLO, said], "top_k": 5}, stream=False)
@@ -143,12 +143,12 @@ def test_names_are_separated_by_commas(text: str, names: set[str]) -> None:
 @pytest.mark.parametrize(
     "text", ["top k", "top_k,all", "listed,top_k", "n", "top_k,best_of", "lora_path", "5a"]
 )
-def test_names_that_cannot_be_are_told(text: str) -> None:
+def test_invalid_names_are_refused(text: str) -> None:
     assert len([*faults_of(text)]) == 1
 
 
 @pytest.mark.django_db
-def test_an_operator_names_members_and_all_of_before_goes_on(by: Actor, now: datetime) -> None:
+def test_an_operator_names_members_and_an_existing_all_is_kept(by: Actor, now: datetime) -> None:
     terms = {"name": "theirs", "dialect": "openai", "base_url": "https://a.test/v1"}
     for text in ("all", "n", "top k"):
         with pytest.raises(InvalidRequest) as refused:
@@ -195,7 +195,7 @@ def test_a_process_of_the_release_before_is_heard(by: Actor, now: datetime) -> N
 
 
 @pytest.mark.django_db
-def test_all_of_before_is_named_by_check_and_in_the_console(
+def test_an_existing_all_is_named_by_check_and_in_the_console(
     settings: Settings, now: datetime
 ) -> None:
     def told(**given: Any) -> list[str]:

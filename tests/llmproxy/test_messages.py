@@ -214,9 +214,7 @@ class TestRequests:
              "inline-tools-2026-09-15"),
         ],
     )  # fmt: skip
-    def test_what_a_system_message_changes_from_there_on_passes(
-        self, turn: dict[str, Any], beta: str
-    ) -> None:
+    def test_changes_by_a_later_system_message_pass(self, turn: dict[str, Any], beta: str) -> None:
         turns = [HI, {"role": "system", **turn}]
         body, headers = asked(read(*turns, tools=[TOOL], headers={"anthropic-beta": beta}))
         assert body["messages"] == turns

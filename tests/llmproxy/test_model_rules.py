@@ -62,7 +62,7 @@ def test_a_default_stays_and_a_pair_gives_up_the_one_that_says_nothing() -> None
     assert left_out(probable, model="o3") == gone
 
 
-def test_what_a_model_has_refused_is_left_out_beside() -> None:
+def test_members_that_a_model_has_refused_are_left_out_too() -> None:
     assert left_out(ALL, model="house", also={Refused("temperature"), Refused("seed")}) == {
         "temperature"
     }

@@ -56,13 +56,13 @@ def chunks(paced: Pace, coming: Any) -> list[bytes | None]:
     return out
 
 
-def test_without_a_pace_each_chunk_goes_on_as_it_comes(clock: Clock) -> None:
+def test_chunks_are_not_merged_without_a_pace(clock: Clock) -> None:
     coming = Coming(clock, (0.0, b"a"), (0.01, b"b"), (0.02, b"c"))
     assert chunks(Pace(0.0), coming) == [b"a", b"b", b"c"]
     assert clock.slept == []
 
 
-def test_what_comes_within_the_pace_goes_on_in_one_piece(clock: Clock) -> None:
+def test_chunks_within_the_pace_are_merged(clock: Clock) -> None:
     coming = Coming(clock, *((n / 100, b"%d" % n) for n in range(10)))
     assert chunks(Pace(0.05), coming) == [b"0", b"12345", b"6789"]
     # The second chunk came within the pace. The end comes with the last piece, and is told again by the next read.
@@ -115,7 +115,7 @@ def test_records_that_are_read_one_by_one_are_one_piece(clock: Clock) -> None:
     assert chunks(Pace(0.05), coming) == [b"0", b"12345", b"6789"]
 
 
-def test_a_failure_behind_bytes_is_told_after_them(clock: Clock) -> None:
+def test_a_failure_after_bytes_is_raised_after_them(clock: Clock) -> None:
     class Broken(Coming):
         def chunk(self, timeout: float) -> bytes | None:
             if not self._pieces:

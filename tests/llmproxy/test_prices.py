@@ -278,7 +278,9 @@ class TestSetting:
         with pytest.raises(IntegrityError, match="route_prices_are_whole"), transaction.atomic():
             route("house-model", input_price=1)
 
-    def test_an_operator_sets_and_frees_them_on_the_page_of_a_route(self, console: Browser) -> None:
+    def test_an_operator_sets_and_clears_them_on_the_page_of_a_route(
+        self, console: Browser
+    ) -> None:
         one = route("house-model")
         page = f"/admin/llmproxy/route/{one.pk}"
         given = {"input_price": "2.5", "output_price": "0.000001", "reason": "Agreed."}
@@ -325,7 +327,7 @@ class TestOffered:
         address = reverse("admin:llmproxy_languagemodel_change", args=[model.pk])
         return console.get(address).content.decode()
 
-    def test_an_operators_word_counts_before_the_shortest_published_one(
+    def test_an_operators_context_length_replaces_the_shortest_published_one(
         self, console: Browser
     ) -> None:
         model = route("gpt-4o").model

@@ -171,7 +171,7 @@ def test_a_call_that_is_charged_by_estimate_alone_may_be_repeated(
     assert UsageRecord.objects.get().source == "estimated"
 
 
-def test_what_an_earlier_route_has_reported_would_be_paid_again(routed: Routed) -> None:
+def test_a_retry_would_pay_again_for_the_report_of_an_earlier_route(routed: Routed) -> None:
     def script(peer: Peer, _: bytes) -> None:
         peer.answer(dumps({"choices": [], "usage": USAGE}).encode())
 

@@ -466,7 +466,7 @@ def test_a_search_for_tools_that_the_caller_runs_passes_and_counts(arguments: An
         ({"type": "computer"}, "unsupported"),
     ],
 )
-def test_what_the_provider_runs_is_refused_wherever_it_stands(
+def test_tools_that_the_provider_runs_are_refused_in_any_place(
     place: str, tool: dict[str, Any], code: str
 ) -> None:
     item = {"type": place, "role": "developer", "tools": [FOUND, tool]}

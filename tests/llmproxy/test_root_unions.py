@@ -60,7 +60,7 @@ def test_every_input_of_the_union_fits_the_object(schema: Any, fits: list[Any]) 
         {"anyOf": [{"properties": [1]}]}, {"anyOf": [{"required": {"a": 1}}]},
     ],
 )  # fmt: skip
-def test_what_is_no_object_is_refused_by_that_tools_pointer(schema: Any) -> None:
+def test_a_schema_that_is_no_object_is_refused_at_the_pointer_of_its_tool(schema: Any) -> None:
     with pytest.raises(NoObject):
         folded(schema)
     tools: list[Any] = [{"name": "g", "input_schema": {}}, {"name": "f", "input_schema": schema}]

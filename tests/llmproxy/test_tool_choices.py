@@ -90,7 +90,7 @@ def test_one_call_at_a_time_is_said_in_anthropics_words_too() -> None:
         {"type": "tool", "name": "a b"}, {"type": "web_search", "name": "f"},
     ],
 )  # fmt: skip
-def test_what_can_mean_more_than_one_thing_or_none_is_refused(given: Any) -> None:
+def test_an_ambiguous_or_meaningless_choice_is_refused(given: Any) -> None:
     for read in (in_chat, in_responses, in_messages):
         with pytest.raises(InvalidRequest) as refused:
             read(given)

@@ -55,7 +55,7 @@ def test_a_model_of_embeddings_is_asked_for_one(by: Actor, now: datetime) -> Non
     assert (trial.failure, trial.usage) == ("", TokenUsage(6, 0))
 
 
-def test_a_refusal_is_told_without_the_key(by: Actor, now: datetime) -> None:
+def test_a_refusal_is_shown_without_the_key(by: Actor, now: datetime) -> None:
     def refuse(peer: Peer) -> None:
         peer.request()
         body = json.dumps({"error": {"message": f"no such key: {KEY}"}}).encode()
@@ -71,7 +71,7 @@ def test_a_refusal_is_told_without_the_key(by: Actor, now: datetime) -> None:
     assert KEY not in trial.failure + str(AuditEvent.objects.values())
 
 
-def test_a_provider_that_is_away_or_without_a_readable_key_is_told(
+def test_a_provider_that_is_away_or_without_a_readable_key_is_reported(
     by: Actor, now: datetime
 ) -> None:
     route = route_to("http://127.0.0.1:9/v1", dialect="openai", by=by, now=now)

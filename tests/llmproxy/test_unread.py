@@ -243,7 +243,7 @@ def test_a_stream_costs_the_usage_at_its_end_or_its_reservation(
     assert record.input_tokens == (9 if reports else record.reserved_input)
 
 
-def test_what_is_no_answer_in_place_of_a_stream_costs_its_usage(play: Play) -> None:
+def test_a_body_without_an_answer_in_place_of_a_stream_costs_its_usage(play: Play) -> None:
     body = f'{{"choices": [], {CHAT_USAGE}}}'.encode()
     with (
         play(lambda peer: peer.answer(body), max_tokens=LIMIT) as call,
@@ -398,7 +398,7 @@ class TestVectors:
         usage = '"usage": {"prompt_tokens": 4, "total_tokens": 4, "cost": 1}'
         return f'{{"data": [{", ".join(items)}], "model": "m", {usage}}}'.encode()
 
-    def test_pass_as_bytes(self) -> None:
+    def test_vectors_pass_as_bytes(self) -> None:
         text = '"' + "AAAA" * 20 + '"'
         body = self.told(self.NUMBERS, text, "[1, 2]", self.NUMBERS)
         answer, known, _ = Embeddings().answer(body, target=target())
@@ -424,7 +424,7 @@ class TestVectors:
         answer, _, _ = Embeddings().answer(self.told(value), target=target())
         assert answer["data"][0]["embedding"][0] is not None
 
-    def test_elsewhere_are_read(self) -> None:
+    def test_vectors_in_other_members_are_read(self) -> None:
         body = b'{"data": [{"embedding": 1}], "x": {"embedding": %b}}' % self.NUMBERS.encode()
         answer, _, _ = Embeddings().answer(body, target=target())
         assert answer["x"]["embedding"][:2] == [-0.1, 1e-05]
@@ -432,10 +432,10 @@ class TestVectors:
     @pytest.mark.parametrize(
         "end", ["2,]", "2,,3]", "2 3]", "--2]", "2.]", "02]", "1e]", "+2]", "1.2.3]"]
     )
-    def test_that_are_no_numbers_are_unreadable(self, end: str) -> None:
+    def test_malformed_numbers_of_a_vector_are_unreadable(self, end: str) -> None:
         with pytest.raises(UnreadableAnswer):
             Embeddings().answer(self.told(self.NUMBERS.replace("2]", end)), target=target())
 
-    def test_that_break_off_are_unreadable(self) -> None:
+    def test_truncated_vectors_are_unreadable(self) -> None:
         with pytest.raises(UnreadableAnswer):
             Embeddings().answer(self.told(self.NUMBERS)[:-40], target=target())

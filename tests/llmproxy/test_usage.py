@@ -131,7 +131,7 @@ CHARGED = [0, 1, 2, 5, 12, 16, 18, 26, 33]
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("row", [ROWS[at] for at in CHARGED], ids=[IDS[at] for at in CHARGED])
-def test_what_a_provider_reports_is_what_the_ledger_has(
+def test_the_ledger_records_the_usage_that_the_provider_reports(
     play: Play, row: Json, surface: str
 ) -> None:
     dialect, _ = SURFACES[surface]

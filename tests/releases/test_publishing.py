@@ -153,7 +153,9 @@ def test_other_bytes_for_a_known_version_are_a_conflict(pipeline: Pipeline) -> N
         ("1.0.0+1", "1.0.0"),
     ],
 )
-def test_an_older_version_needs_a_word(pipeline: Pipeline, has: str, gets: str) -> None:
+def test_an_older_version_needs_an_explicit_rollback(
+    pipeline: Pipeline, has: str, gets: str
+) -> None:
     newer = pipeline.release(has)
     pipeline.publish(newer)
     older = pipeline.release(gets)

@@ -22,8 +22,8 @@ from releases.models import Publication, Purge, ShellChannel
 from releases.update_explanation import explain
 from releases.updates import OWN_CACHE, place_of
 from releases.versions import Version
-from tests.config.conftest import written
-from tests.config.written import Written
+from tests.platform.conftest import written
+from tests.platform.written import Written
 from tests.races import race
 from tests.releases.conftest import Pipeline, Release
 from tests.releases.delivery.test_purging import purged

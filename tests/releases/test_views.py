@@ -92,9 +92,7 @@ def test_publishing_is_not_possible_without_an_update_key(
         ("Bearer s\u00e9cret", "invalid_access_token"),
     ],
 )
-def test_only_who_knows_a_secret_may_publish(
-    pipeline: Pipeline, header: str | None, code: str
-) -> None:
+def test_publishing_requires_a_secret(pipeline: Pipeline, header: str | None, code: str) -> None:
     release = pipeline.release()
     headers = {"X-Manifest-Signature": release.signature}
     if header is not None:

@@ -12,7 +12,7 @@ import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
 from tests.bench.burst import burst
-from tests.config.own_postgres import OwnPostgres, own_postgres
+from tests.platform.db.own_postgres import OwnPostgres, own_postgres
 from tests.served.conftest import Ground
 from tests.served.database import Database
 from tests.served.service import Service, manage, running_service

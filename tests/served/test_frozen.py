@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.config.own_postgres import OwnPostgres, own_postgres
+from tests.platform.db.own_postgres import OwnPostgres, own_postgres
 from tests.served.conftest import Ground
 from tests.served.crowd import all_at_once
 from tests.served.ledger import eventually

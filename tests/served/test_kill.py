@@ -95,7 +95,7 @@ def test_a_one_shot_call_that_was_killed_costs_what_it_may_have(
 
 
 @LONG
-def test_told_to_stop_past_its_grace_a_stream_is_cut_and_paid_as_far_as_it_is_known(
+def test_a_stream_past_the_graceful_timeout_is_cut_and_charged_as_far_as_known(
     ground: Ground, database: Database, provider: Provider, person: Person, sign_in: SignIn
 ) -> None:
     impatient = {"GUNICORN_CMD_ARGS": "--graceful-timeout 1"}
@@ -229,7 +229,7 @@ def test_the_worker_settles_what_was_abandoned(
     _assert_charged_what_was_last_known(database, person, record)
 
 
-def test_told_to_stop_the_service_lets_running_calls_end(
+def test_a_stopping_service_lets_running_calls_finish(
     mortal: Service, database: Database, provider: Provider, person: Person, sign_in: SignIn
 ) -> None:
     shell = sign_in(mortal, person)

@@ -13,7 +13,7 @@ import pytest
 import requests
 from django_ratelimit.core import _get_window
 
-from tests.config.own_redis import OwnRedis, own_redis
+from tests.platform.edge.ratelimits.own_redis import OwnRedis, own_redis
 from tests.served.conftest import Ground, SignIn
 from tests.served.crowd import all_at_once
 from tests.served.database import Database

@@ -147,7 +147,7 @@ def test_a_look_goes_to_a_replica_that_knows_enough(pair: Pair) -> None:
 
 def _look_after_a_while(now: datetime) -> replica.Look:
     """Once it is no longer left alone."""
-    later = replica.ReplicaConnection.left_alone_until
+    later = replica.ReplicaConnection.retry_at
     with patch.object(replica, "monotonic", return_value=later):
         return replica.look(now=now)
 

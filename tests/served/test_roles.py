@@ -75,7 +75,7 @@ def test_it_prunes_the_audit_log_and_no_event_of_the_last_day(
         assert prune_audit_log(by=BY, now=now) == 0
 
 
-def test_what_it_changes_by_hand_is_audited_and_no_setting_hides_it(database: Database) -> None:
+def test_changes_by_hand_are_audited_whatever_its_session_settings(database: Database) -> None:
     person = add_person(database)
     with psycopg.connect(database.service_url) as connection:
         client = connection.execute(

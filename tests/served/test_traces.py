@@ -144,7 +144,7 @@ def test_a_call_that_the_shell_does_not_sample_goes_on_to_the_provider_untold(to
     assert sent.endswith("-00")
 
 
-def test_what_callers_add_to_a_trace_stays_here(told: Told) -> None:
+def test_tracestate_and_baggage_of_callers_do_not_reach_the_provider(told: Told) -> None:
     assert "traceparent" in told.header_names
     assert told.header_names.isdisjoint({"tracestate", "baggage"})
 

@@ -17,7 +17,7 @@ def test_noise_without_a_leak_is_flat() -> None:
     assert MEMORY.allows([(float(at), 100 + 3 * sin(at)) for at in range(0, 1200, 5)])
 
 
-def test_what_falls_is_flat() -> None:
+def test_a_falling_series_is_flat() -> None:
     assert MEMORY.allows([(float(at), 100 - 0.02 * at) for at in range(0, 1200, 5)])
 
 
@@ -26,7 +26,7 @@ def test_a_peak_is_no_slope() -> None:
     assert grown(peak) == 0.0
 
 
-def test_what_grows_by_less_than_the_floor_is_flat() -> None:
+def test_a_series_that_grows_by_less_than_the_floor_is_flat() -> None:
     few = [(float(at), 10 + at / 600) for at in range(0, 1200, 5)]
     assert MEMORY.allows(few)
     assert not Bound(part=0.05, floor=1.0).allows(few)

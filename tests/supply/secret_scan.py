@@ -63,12 +63,18 @@ REMOVED = ("AWS Access Key", ADDRESS, "GitHub Token", "GitLab Token", "Private K
 JUSTIFIED: dict[tuple[str, str], tuple[int, str]] = {
     ("README.md", ADDRESS): (2, "the forms of addresses"),
     ("config/platform/env/addresses.py", ADDRESS): (1, "the form of a mail server's address"),
-    ("tests/config/observability/test_database_causes.py", ADDRESS): (
+    ("tests/platform/observability/test_database_causes.py", ADDRESS): (
         3,
         "made up, to be kept out of logs",
     ),
-    ("tests/config/test_wrong_values.py", ADDRESS): (6, "made up, to be kept out of refusals"),
-    ("tests/config/wrong_values.ndjson", ADDRESS): (35, "made up, to be kept out of refusals"),
+    ("tests/platform/env/test_wrong_values.py", ADDRESS): (
+        6,
+        "made up, to be kept out of refusals",
+    ),
+    ("tests/platform/env/wrong_values.ndjson", ADDRESS): (
+        35,
+        "made up, to be kept out of refusals",
+    ),
     ("docs/examples/compose/owner.env", ADDRESS): (1, "an address whose password is an ellipsis"),
     ("docs/examples/compose/service.env", ADDRESS): (1, "an address whose password is an ellipsis"),
     ("docs/examples/kubernetes/overlays/example/ingress.yaml", WORD): (1, "the name of a Secret"),
@@ -81,13 +87,19 @@ JUSTIFIED: dict[tuple[str, str], tuple[int, str]] = {
     ("accounts/typed_codes.py", "Base64 High Entropy String"): (1, "an alphabet"),
     ("config/platform/observability/scrubbing.py", WORD): (1, "names of passwords"),
     ("tests/accounts/connections/test_authorisation.py", ADDRESS): (1, "a hostile address"),
-    ("tests/config/observability/test_logs.py", JWT): (1, "made up, to be kept out of logs"),
-    ("tests/config/observability/test_reports.py", JWT): (1, "made up, to be kept out of reports"),
-    ("tests/config/test_env.py", ADDRESS): (6, "made up, to be kept out of refusals"),
-    ("tests/config/test_exchange.py", ADDRESS): (3, "made up, to be kept out of errors"),
+    ("tests/platform/observability/test_logs.py", JWT): (1, "made up, to be kept out of logs"),
+    ("tests/platform/observability/test_reports.py", JWT): (
+        1,
+        "made up, to be kept out of reports",
+    ),
+    ("tests/platform/env/test_env.py", ADDRESS): (6, "made up, to be kept out of refusals"),
+    ("tests/platform/http/test_exchange.py", ADDRESS): (3, "made up, to be kept out of errors"),
     ("tests/llmproxy/test_image_addresses.py", ADDRESS): (1, "a hostile address"),
     ("tests/local/test_environment.py", ADDRESS): (3, "made up, for an environment file"),
-    ("tests/config/test_plain_connections.py", ADDRESS): (3, "made up, for addresses of servers"),
+    ("tests/platform/env/test_plain_connections.py", ADDRESS): (
+        3,
+        "made up, for addresses of servers",
+    ),
     ("tests/releases/pipeline/test_identity_tokens.py", JWT): (1, "a token without a signature"),
     ("tests/usage/test_refusal_log.py", JWT): (1, "made up, to be kept out of rows"),
     **{(each, JWT): (1, "of a database that was thrown away") for each in UPGRADES},

@@ -46,7 +46,7 @@ class Asked(TypedDict, total=False):
     ponder: bool
 
 
-def test_what_an_upgrade_brings_is_listed_by_its_place() -> None:
+def test_members_that_an_upgrade_adds_are_listed_by_pointer() -> None:
     assert schemas.not_taken("chat", requests=[(Asked, "ChatRequest")]) == [
         "/ponder",
         "/reasoning_effort=endless",

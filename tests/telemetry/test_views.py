@@ -86,7 +86,7 @@ def test_half_a_character_or_a_huge_number_costs_one_event(
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
-def test_what_json_does_not_have_costs_one_event(
+def test_a_number_that_json_does_not_have_costs_one_event(
     signed_in: APIClient, fresh: str, number: str
 ) -> None:
     # A gauge without a value (sensebox/openSenseMap-API#190, openenergymonitor/emonhub#45).

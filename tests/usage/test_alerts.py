@@ -578,7 +578,7 @@ class TestChecking:
         assert alerts.check(now=NOON).percentile == pytest.approx(10)
         assert kinds() == ["output", "output_all"]
 
-    def test_only_who_has_a_cap_and_used_this_month_counts(
+    def test_the_percentile_counts_people_with_a_cap_and_usage_this_month(
         self, plan: Plan, by: Actor, organisation: Client
     ) -> None:
         free = Plan.objects.create(name="Free of caps")

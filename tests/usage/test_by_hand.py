@@ -85,7 +85,7 @@ def test_an_event_about_another_person_hides_nothing(user: User, by: Actor, now:
     assert told() == [OVERRIDE]
 
 
-def test_what_is_deleted_with_its_owner_is_told_by_that(
+def test_rows_deleted_with_their_owner_have_no_event_of_their_own(
     user: User, organisation: Client, by: Actor, now: datetime
 ) -> None:
     ends_at = now + timedelta(days=1)

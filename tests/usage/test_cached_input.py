@@ -71,7 +71,7 @@ def test_it_is_reserved_in_full_and_settled_by_its_share(user: User) -> None:
     assert_totals_are_the_ledger(user)
 
 
-def test_it_costs_what_it_costs(user: User) -> None:
+def test_the_share_of_cached_input_does_not_change_the_cost(user: User) -> None:
     costs = []
     for percent in (100, 10, 0):
         call = ask(user, plan=replace(CODING, cached_percent=percent))

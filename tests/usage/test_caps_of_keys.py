@@ -115,7 +115,7 @@ class TestOwnCap:
         with pytest.raises(CapReserved):
             ask(user)
 
-    def test_a_month_begins_anew(self, user: User) -> None:
+    def test_the_cap_resets_with_the_month(self, user: User) -> None:
         done(user, ask(user, output=1_000), output=1_000)
         assert ask(user, now=NOON + timedelta(days=15), output=700).output_limit == 700
 

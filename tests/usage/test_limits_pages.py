@@ -74,7 +74,7 @@ def test_a_budget_is_set_from_the_list(organisation: Client) -> None:
     assert AuditEvent.objects.get(action="client:budget_set").reason == "Agreed."
 
 
-def test_only_who_may_set_a_budget_is_led_to_it(organisation: Client, by: Actor) -> None:
+def test_links_to_budgets_require_the_right_to_set_them(organisation: Client, by: Actor) -> None:
     allow(organisation, 2, by)
     browser = Browser()
     browser.force_login(operator_with("support"))

@@ -161,7 +161,9 @@ class TestExtraAllowances:
         none = PlanCaps(monthly_input=None, monthly_output=None, daily=None)
         assert balance(user_id=user.pk, plan=none, now=now)[1:4] == (None, None, None)
 
-    def test_it_is_written_down_as_what_it_is(self, user: User, by: Actor, now: datetime) -> None:
+    def test_its_audit_event_is_that_of_an_extra_allowance(
+        self, user: User, by: Actor, now: datetime
+    ) -> None:
         override = extra(user, by, now, daily_tokens=5)
         event = AuditEvent.objects.get(action="override:extra_granted")
         assert (event.target_id, event.reason) == (str(user.pk), "A large report.")
@@ -198,7 +200,7 @@ class TestExtraAllowances:
             )
         assert [fault.pointer for fault in refused.value.errors] == [pointer]
 
-    def test_until_the_end_of_the_month_is_long_enough(
+    def test_an_allowance_may_last_until_the_end_of_the_month(
         self, user: User, by: Actor, now: datetime
     ) -> None:
         december = datetime(2026, 12, 1, tzinfo=UTC)

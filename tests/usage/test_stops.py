@@ -76,7 +76,7 @@ class TestStopping:
         assert MonthlyUsage.objects.values().get() == before
         assert UsageRecord.objects.count() == 1
 
-    def test_not_even_the_row_of_a_month_that_has_begun(self, user: User, by: Actor) -> None:
+    def test_a_refused_call_creates_no_row_of_a_month(self, user: User, by: Actor) -> None:
         stop(user, by)
         with pytest.raises(ModelCallsStopped):
             ask(user)

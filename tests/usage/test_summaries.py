@@ -195,5 +195,5 @@ def test_a_missing_cap_is_null(signed_in: APIClient, user: User) -> None:
         assert (share["cap"], share["remaining"]) == (None, None)
 
 
-def test_only_who_is_signed_in_is_told(api: APIClient) -> None:
+def test_usage_requires_a_sign_in(api: APIClient) -> None:
     assert api.get("/v1/usage/me").status_code == 401

@@ -1,4 +1,4 @@
-"""The console's page of alerts: what to do about each, as its kind declares it."""
+"""The console's page of alerts, with the step that each kind declares."""
 
 from typing import Any, cast
 
@@ -11,7 +11,7 @@ from config.platform.attention import in_order
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """The kind of each alert, when it is raised and what to do, in Markdown."""
+    """Returns the kind of each alert, when it is raised and the step to take, in Markdown."""
     return [(kind.name, kind.alert.after, kind.alert.step) for kind in in_order() if kind.alert]
 
 

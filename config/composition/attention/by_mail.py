@@ -1,4 +1,4 @@
-"""Notifies the addresses of ``OPERATOR_EMAILS``, with an audit event of each alert that is raised and cleared.
+"""Notifies the addresses of ``OPERATOR_EMAILS``, with an audit event for each alert that is raised or cleared.
 
 A worker sends the mails, in order for each alert and address. While none runs, this process sends them itself.
 """
@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 RAISED, CLEARED = "alarm:raised", "alarm:cleared"
 WATCH = Actor(name="the watch")
 ENDED = "The condition of this alert has ended."
-# The release before mails an alert that lasts again after 24 hours.
+# The previous release repeats the mail of a lasting alert after 24 hours.
 REPEATED_WITHIN = timedelta(hours=25)
-# Sends a mail about a row, of a subject and a text.
+# Sends a mail with a subject and a text about a row.
 Send = Callable[[MailNotification, str, str], None]
 
 
@@ -39,10 +39,10 @@ def rows() -> QuerySet[MailNotification]:
 
 
 def begin(item: Item, *, now: datetime) -> None:
-    """Notes an alert that has begun or become graver."""
+    """Records an alert that has begun or become more severe."""
     subject, text = item.notice()
     is_mailed = item.is_mailed_by_rule or _is_raised(item.name, now=now)
-    anew = {
+    values = {
         "level": item.level,
         "subject": subject,
         "text": f"{text}\n\n[What to do] {item.what_to_do}".strip(),
@@ -50,28 +50,28 @@ def begin(item: Item, *, now: datetime) -> None:
         "notified_at": now if is_mailed else None,
         "ended_at": None,
     }
-    MailNotification.objects.update_or_create(name=item.name, defaults=anew)
+    MailNotification.objects.update_or_create(name=item.name, defaults=values)
 
 
 def queue(changed: Collection[str], *, is_worked_off: bool, now: datetime) -> None:
-    """Queues what waits, also what this or another process could not send without a worker."""
+    """Queues pending notifications, including those that no process could send without a worker."""
     for row in _waiting() if is_worked_off else ():
         _notify(row, _queue, now=now)
 
 
 def send(*, now: datetime) -> None:
-    """Sends what waits, without a worker. A mail that cannot be handed over is tried again a minute later.
+    """Sends pending notifications without a worker. After a temporary failure the next minute retries.
 
-    A mail that is refused for good is not; the console shows it.
+    A permanently refused mail is not retried; the console shows the alert.
     """
     for row in _waiting():
         _notify(row, _deliver, now=now)
 
 
 def _is_raised(name: str, *, now: datetime) -> bool:
-    """Returns whether the release before, which keeps no row, has lately mailed operators about a new alert.
+    """Returns whether the previous release, which stores no row, has recently mailed operators about this alert.
 
-    It repeats its mail each day. One that is older ended while no process looked, and says nothing of a new alert.
+    It repeats its mail each day. An older mail is about an alert that ended while no process watched.
     """
     lately = now - REPEATED_WITHIN
     events = AuditEvent.objects.filter(action__in=(RAISED, CLEARED), target=name, at__gt=lately)
@@ -85,7 +85,7 @@ def _waiting() -> list[MailNotification]:
 
 
 def _notify(row: MailNotification, send: Send, *, now: datetime) -> None:
-    """Mails what is not notified of an alert yet, and again after a crash before it was marked."""
+    """Mails an alert's pending beginning and end, at least once: a crash before they are marked repeats them."""
     if row.notified_at is None:
         if row.name == WORKER:
             log.error("worker_stands_still")

@@ -1,4 +1,4 @@
-"""Notifies a channel of the operators: a job for each alert posts to ``ALERT_WEBHOOK_URL`` as Slack takes it.
+"""Notifies a chat channel of the operators: a job for each alert posts to ``ALERT_WEBHOOK_URL`` in Slack's format.
 
 A worker that is killed between a post and its mark posts it again.
 """
@@ -29,31 +29,31 @@ def rows() -> QuerySet[Notification]:
 
 
 def begin(item: Item, *, now: datetime) -> None:
-    """Notes an alert that has begun or become graver."""
-    anew = {"text": _text(item), "level": item.level, "notified_at": None, "ended_at": None}
-    Notification.objects.update_or_create(name=item.name, defaults=anew)
+    """Records an alert that has begun or become more severe."""
+    values = {"text": _text(item), "level": item.level, "notified_at": None, "ended_at": None}
+    Notification.objects.update_or_create(name=item.name, defaults=values)
 
 
 def queue(changed: Collection[str], *, is_worked_off: bool, now: datetime) -> None:
-    """Queues a post about each alert that has changed, also without a worker: the next one finds its job."""
+    """Queues a post about each alert that has changed, even without a worker: the next worker finds its job."""
     for row in rows().filter(name__in=changed).order_by("pk"):
-        # The lock keeps two workers from posting about one alert at once.
+        # The lock prevents two workers from posting about one alert concurrently.
         post.configure(lock=f"told item {row.pk}").defer(pk=row.pk)
 
 
 def send(*, now: datetime) -> None:
-    """Posts what waits, without a worker; its jobs find nothing left to do."""
+    """Posts pending notifications without a worker; their jobs then have nothing to do."""
     for pk in rows().values_list("pk", flat=True):
         post(pk)
 
 
 @task(name="attention.post", queue="mail", retry=BACKOFF)
 def post(pk: int) -> None:
-    """Posts what is not notified of an alert yet, and again after a crash before it was marked."""
+    """Posts an alert's pending beginning and end, at least once: a crash before they are marked repeats them."""
     row = Notification.objects.filter(pk=pk).first()
     if row and row.notified_at is None:
         _post(row.text)
-        # Not if it has become graver meanwhile, of which another job notifies.
+        # Not if it has become more severe meanwhile, which another job notifies of.
         Notification.objects.filter(pk=pk, level=row.level).update(notified_at=database_now())
         row = Notification.objects.filter(pk=pk).first()
     if row and row.notified_at and row.ended_at:
@@ -62,7 +62,7 @@ def post(pk: int) -> None:
 
 
 def _text(item: Item) -> str:
-    """The subject, in which names of clients are no markup of Slack's, and addresses."""
+    """Returns the subject, with clients' names escaped for Slack, and the addresses."""
     subject, _ = item.notice()
     page = f"{settings.BASE_URL}{item.page}"
     return f"{escape(subject, quote=False)}\n{page}\nWhat to do: {item.what_to_do}"

@@ -1,4 +1,4 @@
-"""The items of what needs attention: the rows that do, by one short query for all kinds, and their sentences."""
+"""Items that need attention: rows found by one short query for all kinds, and their sentences."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,21 +20,21 @@ from config.platform.attention import Finding, Kind, Level, Rows
 
 
 def items_of(kinds: Iterable[Kind], *, now: datetime, whole: bool = False) -> Iterator["Item"]:
-    """The items of kinds. One query asks which of those that are queries have rows at all: most have none."""
+    """Yields the items of kinds. One query finds which of the kinds that are queries have rows: most have none."""
     found = {kind: kind.found(now) for kind in kinds}
     probes = [
         rows.order_by().values_list(Value(kind.name))[:1]
         for kind, rows in found.items()
         if isinstance(rows, QuerySet)
     ]
-    there = {name for (name,) in probes[0].union(*probes[1:], all=True)} if probes else ()
+    nonempty = {name for (name,) in probes[0].union(*probes[1:], all=True)} if probes else ()
     for kind, rows in found.items():
-        if kind.name in there or not isinstance(rows, QuerySet):
+        if kind.name in nonempty or not isinstance(rows, QuerySet):
             yield from _items(kind, rows, now, whole=whole)
 
 
 def _items(kind: Kind, found: Rows, now: datetime, *, whole: bool) -> Iterator["Item"]:
-    """An item for each of the first rows, and one for the number of the others, or all if ``whole``."""
+    """Yields an item for each of the first rows and one that counts the others, or every row if ``whole``."""
     rows: Any = kind.then(found, now) if kind.then and isinstance(found, QuerySet) else found
     rows = rows if isinstance(rows, QuerySet) else list(rows)
     if not kind.shown:
@@ -52,7 +52,7 @@ def _items(kind: Kind, found: Rows, now: datetime, *, whole: bool) -> Iterator["
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An item that needs attention now: one row, or where there are many the number of those that are not named."""
+    """An item that needs attention now: one row, or the number of a kind's rows that are not listed."""
 
     kind: Kind
     row: Any
@@ -63,7 +63,7 @@ class Item:
 
     @property
     def name(self) -> str:
-        """Identifies the item among what operators were notified of."""
+        """Identifies the item among the notifications."""
         key = getattr(self.row, "pk", "")
         return f"{self.kind.name.replace('_', ' ')}{key and ': '}{key}"
 
@@ -77,7 +77,7 @@ class Item:
 
     @property
     def whom(self) -> str:
-        """The number of people it concerns, as in "97 people"."""
+        """The number of people affected, as in "97 people"."""
         whom = "" if self.more else getattr(self.row, "whom", self.kind.whom)
         return counted(whom, "person", "people") if isinstance(whom, int) else whom
 
@@ -100,21 +100,21 @@ class Item:
 
     @property
     def page(self) -> str:
-        """The path of the console's page about it."""
+        """The path of the console's page about the item."""
         return reverse(f"admin:{self.kind.right.replace('.view_', '_')}_changelist")
 
     @property
     def what_to_do(self) -> str:
-        """The address of the console's page that says so."""
+        """The address of the console's page with the step to take."""
         return f"{settings.BASE_URL}{reverse('admin:alerts')}#{self.kind.name}"
 
     def says(self, request: HttpRequest | None = None) -> SafeString:
-        """The sentence, with links to what this operator may open."""
+        """Returns the sentence, with links to the pages that this operator may open."""
         # A template has escaped it.
         return SafeString(self._written("admin", ".html", request=request).strip())  # nosec B308, B703
 
     def notice(self) -> tuple[str, str]:
-        """Subject and text of a notification."""
+        """Returns the subject and text of a notification."""
         subject, _, text = unescape(self._written("mail", ".txt")).partition("\n")
         return subject, text.strip()
 

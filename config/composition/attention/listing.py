@@ -1,6 +1,6 @@
-"""All that needs attention, in order, each kind found by a short query by index or over a small table.
+"""Lists everything that needs attention, in order; each kind takes a short query by index or over a small table.
 
-The front page shows each operator what their roles may see; alerts are notified by mail and webhook.
+The front page shows the items that an operator's roles may see; alerts are notified by mail and webhook.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,29 +11,29 @@ from config.composition.attention.items import Item, items_of
 from config.console.navigation import Count
 from config.platform.attention import Level, in_order
 
-# What this process last found, for the sidebar of every page, which asks the database nothing.
+# The latest items of this process, for the sidebar of every page, which runs no query.
 _last_found: list[Item] = []
 
 
 def items(*, now: datetime, operator: Any = None) -> list[Item]:
-    """The items that an operator may see, by level and then the newest first."""
+    """Returns the items that an operator may see, by level and then newest first."""
     kinds = (each for each in in_order() if operator is None or operator.has_perm(each.right))
     return sorted(items_of(kinds, now=now), key=_urgency)
 
 
 def alerts(*, now: datetime) -> Iterator[Item]:
-    """The items of which operators are notified."""
+    """Returns the items of which operators are notified."""
     kinds = (each for each in in_order() if each.alert)
     return (item for item in items_of(kinds, now=now, whole=True) if item.is_alert)
 
 
 def look(*, now: datetime) -> None:
-    """Finds everything for the counts of the sidebar."""
+    """Updates the items for the counts of the sidebar."""
     _last_found[:] = items(now=now)
 
 
 def counts(operator: Any, found: Sequence[Item] | None = None) -> dict[str, Count]:
-    """The number of items by entry of the sidebar: of ``found``, or as last looked at."""
+    """Returns the number of items by entry of the sidebar: of ``found``, or of the latest ``look``."""
     shown: dict[str, Count] = {}
     for item in _last_found if found is None else found:
         if operator.has_perm(item.kind.right):

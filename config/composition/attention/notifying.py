@@ -1,7 +1,7 @@
 """Notifies operators of each alert, when it begins and when it ends, by mail and by webhook.
 
-A row for each alert and way holds what was notified. What has changed commits together with the jobs that notify of
-it, so neither a restart nor a killed process repeats or loses a notification, and no way depends on the other.
+A row for each alert and channel records what was notified. Changes commit together with the jobs that notify of them,
+so a restart or a killed process neither repeats nor loses a notification, and no channel depends on the other.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,33 +19,33 @@ from config.platform.db.connections import release_connection
 
 
 class Way(Protocol):
-    """A way of notifying; its rows hold the alerts that it has notified of."""
+    """A channel of notifications; its rows are the alerts that it has notified of."""
 
     def is_on(self) -> bool: ...
 
     def rows(self) -> QuerySet[Any]: ...
 
     def begin(self, item: Item, *, now: datetime) -> None:
-        """Notes an alert that has begun or become graver."""
+        """Records an alert that has begun or become more severe."""
 
     def queue(self, changed: Collection[str], *, is_worked_off: bool, now: datetime) -> None:
         """Queues the notifications of the alerts that have changed."""
 
     def send(self, *, now: datetime) -> None:
-        """Sends what waits from this process, because no worker runs."""
+        """Sends pending notifications from this process, because no worker runs."""
 
 
 WAYS: tuple[Way, ...] = (by_mail, by_webhook)
 
 
 def notify(*, now: datetime) -> list[str]:
-    """Notifies of what has begun and ended, in one process at a time; returns the names of the alerts that hold."""
+    """Notifies of alerts that have begun or ended, in one process at a time; returns the names of active ones."""
     with alone("operators' watch") as first:
         if not first:
             return []
         ways = [way for way in WAYS if way.is_on()]
         with transaction.atomic():
-            # Workers of the release before hold this lock while they write the rows of the webhook.
+            # Workers of the previous release hold this lock while they write the rows of the webhook.
             lock_until_commit("told items")
             present = {item.name: item for item in listing.alerts(now=now)}
             for way in ways:
@@ -58,7 +58,7 @@ def notify(*, now: datetime) -> list[str]:
 
 
 def _compare(way: Way, present: Mapping[str, Item], *, now: datetime) -> Collection[str]:
-    """Notes which alerts have begun, become graver or ended since a way was last compared; returns their names."""
+    """Records the alerts that have begun, become more severe or ended for a channel; returns their names."""
     known = {row.name: row for row in way.rows()}
     changed = set()
     for name, item in present.items():
@@ -67,7 +67,7 @@ def _compare(way: Way, present: Mapping[str, Item], *, now: datetime) -> Collect
             way.begin(item, now=now)
             changed.add(name)
         elif row.ended_at:
-            # It is back before its end was notified.
+            # It has begun again before its end was notified.
             way.rows().filter(name=name).update(ended_at=None)
     for name in known.keys() - present.keys():
         if way.rows().filter(name=name, ended_at=None).update(ended_at=now):
@@ -76,7 +76,7 @@ def _compare(way: Way, present: Mapping[str, Item], *, now: datetime) -> Collect
 
 
 def _send(ways: Collection[Way], *, now: datetime) -> None:
-    """Sends by every way, and raises the first failure afterwards: another minute tries again."""
+    """Sends by every channel, and raises the first failure afterwards: the next minute retries."""
     failures = []
     for way in ways:
         try:

@@ -1,4 +1,4 @@
-"""Kinds of attention that no app owns: the worker, its clock and queue, failed jobs and nights."""
+"""Kinds of findings that no app owns: the worker, its clock and queue, failed jobs and nights."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ from procrastinate.contrib.django.models import (
 from config.composition.operation import nightly
 from config.platform.attention import Alert, Finding, Kind, Level, kinds
 
-# A worker beats every ten seconds and starts due jobs within one.
+# A worker sends a heartbeat every ten seconds and starts due jobs within one.
 BEAT_OVERDUE = timedelta(minutes=1)
 STILL_AFTER = timedelta(minutes=5)
 QUEUE_OVERDUE = timedelta(minutes=10)
@@ -25,7 +25,7 @@ WORKER = "worker"
 def worker(now: datetime) -> Iterator[Finding]:
     beat = ProcrastinateWorker.objects.aggregate(last=Max("last_heartbeat"))["last"]
     tick = last_tick()
-    # Beats are in the database's time, ticks in the worker's: a tick in the future proves nothing.
+    # Heartbeats have the database's time, ticks the worker's: a tick in the future proves nothing.
     past = (each for each in (beat, tick) if each and each < now + AHEAD)
     life = max(past, default=None)
     stands_still = life is None or life < now - STILL_AFTER
@@ -42,7 +42,7 @@ def clock(now: datetime) -> Iterator[Finding]:
 def last_tick() -> datetime | None:
     """The time up to which a worker has queued the periodic jobs.
 
-    A worker that stops cleanly removes its heartbeats and leaves this; another may be about to replace it.
+    A worker that stops cleanly deletes its heartbeats but not this; another may be about to replace it.
     """
     tick = ProcrastinatePeriodicDefer.objects.aggregate(last=Max("defer_timestamp"))["last"]
     return datetime.fromtimestamp(tick, UTC) if tick else None
@@ -56,7 +56,7 @@ def overdue_jobs(now: datetime) -> QuerySet[ProcrastinateJob]:
 
 
 def counted_jobs(rows: QuerySet[ProcrastinateJob], now: datetime) -> Iterator[Finding]:
-    """The number of jobs with the names of their tasks; those of one task can be queued again as a whole."""
+    """Returns jobs counted by task; those of one task can be requeued together."""
     numbers = (Count("pk", distinct=True), Max("pk"), Max("procrastinateevent__at"))
     tasks = rows.order_by("task_name").values_list("task_name").annotate(*numbers)
     names, each, last, ends = zip(*tasks, strict=True)
@@ -67,7 +67,7 @@ def counted_jobs(rows: QuerySet[ProcrastinateJob], now: datetime) -> Iterator[Fi
 
 
 def nights(now: datetime) -> Iterator[Finding]:
-    """Jobs that have missed a night, which are alerts, and those that have only failed."""
+    """Returns jobs that have missed a night, which are alerts, and those that have only failed."""
     runs = nightly.last_runs()
     missed = nightly.missed(now=now, runs=runs)
     for run in missed:

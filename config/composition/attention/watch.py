@@ -1,6 +1,6 @@
-"""Looks each minute, in every web process, for what needs attention, and notifies operators of alerts.
+"""Finds items that need attention, every minute and in every web process, and notifies operators of alerts.
 
-Web processes watch, because a stopped worker cannot report itself, and one whose clock is ahead runs no periodic job.
+Web processes watch because a stopped worker cannot report itself, and one whose clock is ahead runs no periodic job.
 """
 
 import logging
@@ -19,7 +19,7 @@ EVERY_SECONDS = 60.0
 
 
 def start() -> threading.Thread:
-    """Counts for the sidebar every minute, and notifies too once a worker has had time to start."""
+    """Updates the sidebar's counts every minute, and notifies once a worker has had time to start."""
     thread = threading.Thread(target=_look_for_ever, name="watch", daemon=True)
     thread.start()
     return thread
@@ -29,13 +29,13 @@ def _look_for_ever() -> None:
     pause, began = threading.Event(), monotonic()
     while True:
         try:
-            # By the database's clock: a wrong clock of this host must raise no alert.
+            # The database's clock, so that a wrong clock of this host raises no alert.
             now = database_now()
             listing.look(now=now)
             if monotonic() - began > STILL_AFTER.total_seconds():
                 notify(now=now)
         except Exception:
-            # Tried again a minute later, for instance once the database answers.
+            # The next minute retries, for instance once the database answers.
             log.warning("watch_failed", exc_info=True)
         release_connection()
         # Spreads processes that started together.

@@ -1,4 +1,4 @@
-"""The front page: what needs attention, then the state of the service, for each role what it works with."""
+"""The front page: items that need attention, then the state of the service, with panels by role."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -34,7 +34,7 @@ class Line(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """A part of the page with the roles whose front has it; ``templates/admin/front`` shows what is found."""
+    """A part of the page, with the roles that see it; ``templates/admin/front`` renders its content."""
 
     name: str
     roles: str
@@ -78,7 +78,7 @@ def _channels(request: HttpRequest, now: datetime) -> list[Any]:
 
 
 def _shells(request: HttpRequest, now: datetime) -> list[tuple[str, int, int]]:
-    """The events of shells themselves today, by version, with the share of each in percent."""
+    """Returns today's events of shells themselves by version, with the share of each in percent."""
     found = [each for each in volumes(day=Period.of(now).day) if not each.app]
     whole = sum(each.events for each in found)
     return [(each.shell_version, each.events, 100 * each.events // whole) for each in found[:SHOWN]]
@@ -107,7 +107,7 @@ PANELS = (
 
 
 def at_a_glance(request: HttpRequest, *, now: datetime) -> dict[str, Any]:
-    """The content of the front page. Nights are summed in one line unless an item is about them."""
+    """Returns the content of the front page. Nights take one line unless an item is about them."""
     user: Any = request.user
     found = listing.items(now=now, operator=user)
     calm = all(item.kind.name != "night" for item in found)

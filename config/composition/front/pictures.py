@@ -1,4 +1,4 @@
-"""The pictures of the front page: money and tokens, calls and errors, sign-ins and refusals."""
+"""The charts of the front page: money and tokens, calls and errors, sign-ins and refusals."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -112,7 +112,7 @@ def _strips(
     more: Sequence[int] = (),
 ) -> list[Strip]:
     """Returns a strip for each column: unit, name, kind and values; the forecast is added to the first."""
-    told = [
+    titles = [
         f"{label}: "
         + ", ".join(
             f"{written(values[place], unit)} {name.lower()}" for unit, name, _, values in columns
@@ -123,7 +123,7 @@ def _strips(
     strips: list[Strip] = []
     for unit, name, kind, values in columns:
         expected = none if strips or not more else more
-        places = zip(labels, values, hrefs, told, expected, strict=True)
+        places = zip(labels, values, hrefs, titles, expected, strict=True)
         bars = [Bar(*place, kind) for place in places]
         strips.append(Strip(bars, unit, head=name, height=32 if strips else 84))
     return strips

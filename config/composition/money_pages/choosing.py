@@ -1,4 +1,4 @@
-"""Parameters of the page of usage and money, read from its address."""
+"""Parses the parameters of the page of usage and money from its address."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,12 +58,12 @@ class Chosen:
         return not self.is_year and self.since == self.now.month
 
     def address(self, **changed: Any) -> str:
-        """The address of this page with other choices."""
+        """Returns the address of this page with other choices."""
         chosen = {name: value for name, value in {**self.given, **changed}.items() if value}
         return f"{reverse('admin:usage_and_money')}?{urlencode(chosen)}"
 
     def calls(self, day: date) -> str:
-        """Returns the address of a day's calls; their list takes one search word beside the person."""
+        """Returns the address of a day's calls; their list accepts one search word besides the person."""
         scope = self.scope
         word = scope.key_id or scope.client_id or scope.model
         looked_for = {"user__id__exact": scope.user_id, "q": word}
@@ -72,14 +72,14 @@ class Chosen:
 
 
 def calls_between(since: datetime, until: datetime, **looked_for: Any) -> str:
-    """The address of the calls that were admitted in this time."""
+    """Returns the address of the calls that were admitted within this time."""
     given = {"opened_at__gte": since, "opened_at__lt": until, **looked_for}
     chosen = {name: value for name, value in given.items() if value}
     return f"{reverse('admin:usage_usagerecord_changelist')}?{urlencode(chosen)}"
 
 
 def first_day(text: str, length: int) -> date | None:
-    """The first day of a month as 2026-11, or of a year; None for others, and where no call can be."""
+    """Parses a month (2026-11) or a year into its first day; None for any other text or a time without calls."""
     try:
         found = date.fromisoformat(f"{text}-01-01"[: len("2026-11-01")])
     except ValueError:

@@ -56,15 +56,15 @@ def month_of(client: Client, budget: Budget | None, *, now: datetime) -> Month:
 
 
 def _chart(client: Client, course: Course, budget: Budget | None, period: Period) -> Chart:
-    """The money so far against the budget, above that of each day."""
+    """Returns the cost so far against the budget, above the cost of each day."""
     so_far = {day: course.days.get(day, Sums()) for day in period.days if day <= period.day}
     bars = []
     for day, row in so_far.items():
         begins = midnight(day)
         calls = calls_between(begins, begins + timedelta(days=1), q=client.pk)
-        told = f"{day.day} {day:%b}: {dollars(row.cost)}, {row.calls:,} calls"
+        title = f"{day.day} {day:%b}: {dollars(row.cost)}, {row.calls:,} calls"
         href = calls if row.calls else ""
-        bars.append(Bar(f"{day.day} {day:%b}", row.cost, href, told))
+        bars.append(Bar(f"{day.day} {day:%b}", row.cost, href, title))
     reached = accumulate(row.cost for row in so_far.values())
     curve = Curve(
         [bar._replace(value=cost) for bar, cost in zip(bars, reached, strict=True)],
@@ -78,7 +78,7 @@ def _chart(client: Client, course: Course, budget: Budget | None, period: Period
 
 
 def people_of(client: Client, *, by: HttpRequest, now: datetime) -> tuple[Table, list[User]]:
-    """Returns the table of people and the people: those who spent most this month, then others by email."""
+    """Returns the table of people and the people: the highest costs this month, then others by email."""
     period, operator = Period.of(now), cast("User", by.user)
     sees_usage = operator.has_perm("usage.view_monthlyusage")
     ranked: dict[Any, Sums] = {}
@@ -119,7 +119,7 @@ def people_of(client: Client, *, by: HttpRequest, now: datetime) -> tuple[Table,
 
 
 def _shares(users: list[User], month: date, *, now: datetime) -> dict[Any, str]:
-    """Each person's greater share of a monthly cap."""
+    """Returns each person's greater share of a monthly cap."""
     caps = effective_of_all(user_ids=[user.pk for user in users], now=now)
     found = {}
     for row in MonthlyUsage.objects.filter(user__in=users, period=month):

@@ -34,7 +34,7 @@ EXPORTED = ("day", "client_id", "client", "user_id", "person", "model", "provide
 
 
 def statements_of(chosen: Chosen, *, may_export: bool) -> Table:
-    """The months of one client, or of all."""
+    """Returns the months of one client, or of all."""
     client = chosen.scope.client_id
     since = last_months(chosen.now.day, MONTHS_SHOWN)[-1]
     months = Scope(client_id=client).by_month(since, chosen.now.day)
@@ -44,8 +44,8 @@ def statements_of(chosen: Chosen, *, may_export: bool) -> Table:
     rows = []
     for month, sums in sorted(months.items(), reverse=True):
         is_running = month in unsettled
-        asked = urlencode({"client": client or "all", "month": f"{month:%Y-%m}"})
-        files = [Link(each.upper(), f"statement.{each}?{asked}") for each in FORMATS if may_export]
+        query = urlencode({"client": client or "all", "month": f"{month:%Y-%m}"})
+        files = [Link(each.upper(), f"statement.{each}?{query}") for each in FORMATS if may_export]
         chip = Chip("running", "Running") if is_running else Chip("well", "Final")
         rows.append(Row([f"{month:%B %Y}", chip, sums.calls, dollars(sums.cost), files]))
     columns = [Column("Month"), Column("State", "chip"), *numbered("", ["Calls", "Money"])[1:]]
@@ -53,7 +53,7 @@ def statements_of(chosen: Chosen, *, may_export: bool) -> Table:
 
 
 def export(request: HttpRequest, ending: str) -> StreamingHttpResponse:
-    """Downloads daily usage with the filters of the page; of a key there is none."""
+    """Downloads daily usage with the filters of the page, except by key, which daily usage does not have."""
     _check(request, ending)
     chosen = Chosen.of(request)
     if chosen.scope.key_id:
@@ -105,7 +105,7 @@ def _totals(month: date) -> Iterator[Line]:
 
 
 def _check(request: HttpRequest, ending: str) -> None:
-    """Not every role may make files."""
+    """Refuses roles that may not export, and unknown formats."""
     if not request.user.has_perm(EXPORT):
         raise PermissionDenied
     if ending not in FORMATS:

@@ -123,9 +123,9 @@ def _chart(chosen: Chosen, here: Course) -> Chart:
         sums, more = here.days.get(place, Sums()), expected.get(place, 0)
         label = f"{place:%B}" if chosen.is_year else f"{place.day} {place:%b}"
         href = chosen.address(period=f"{place:%Y-%m}") if chosen.is_year else chosen.calls(place)
-        told = f"{label}: {dollars(sums.cost)}, {sums.calls:,} calls"
-        told += f", {dollars(more)} more expected" if more else ""
-        bars.append(Bar(label, sums.cost, href if sums.calls else "", told, more))
+        title = f"{label}: {dollars(sums.cost)}, {sums.calls:,} calls"
+        title += f", {dollars(more)} more expected" if more else ""
+        bars.append(Bar(label, sums.cost, href if sums.calls else "", title, more))
         if sums.calls or more:
             cells = [*cells_of(sums), *([dollars(more)] if expected else [])]
             rows.append(Row([label, *cells], href=href if sums.calls else ""))

@@ -13,7 +13,7 @@ from usage.spending.sums import FOUR_WEEKS, Course, Sums, forecast, total
 
 SHOWN, MOST_SHOWN = 10, 100
 SUMMED = ("Calls", "Errors", "Disconnected", "Tokens in", "Cached", "Out", "Cost")
-# Sums of the ledger itself, in which calls without a key or a label are not.
+# Groups that are summed from the ledger, without the calls that have no key or label.
 LEDGERS = {"key", "label"}
 ROWS = {"client": Client, "person": User, "key": PersonalKey}
 
@@ -55,7 +55,7 @@ def ranking_of(chosen: Chosen, here: Course) -> Table:
 def _columns(
     chosen: Chosen, keys: list[Any], here: Course
 ) -> Iterator[tuple[str, Callable[[Any, Sums], str], str]]:
-    """Returns the columns of a running month: head, cell, and the cell of the total."""
+    """Returns the columns of a current month: heading, cell, and the cell of the total."""
     if not chosen.is_now or chosen.by in LEDGERS or not keys:
         return
     if chosen.by == "client":
@@ -86,7 +86,7 @@ def names_of(by: str, keys: list[Any]) -> dict[Any, str]:
 
 
 def part_of(sums: Sums, whole: Sums) -> str:
-    """A share of all costs as a bar and a number."""
+    """Returns a share of all costs as a bar and a number."""
     percent = f"{100 * sums.cost / whole.cost if whole.cost else 0:.1f}"
     return bar(float(percent), percent)
 

@@ -24,8 +24,8 @@ CLIENT = "Demo Company"
 APP = "notes"
 PERSON = "ada@demo.test"
 OPERATOR = "operator@demo.test"
-# For editors and agents, which send 50 to 150 KB in each call, nearly all of it from a cache. Without a cap of input it
-# has no daily limit.
+# For editors and agents, which send 50 to 150 KB per call, nearly all of it cached. Without an input cap there is no
+# daily limit.
 CODING = PlanTerms(
     name="Coding",
     entitlements=[],
@@ -95,7 +95,7 @@ def seed(*, known: Demo | None, now: datetime) -> Demo:
 
 
 def add_second_provider(address: str, *, now: datetime) -> None:
-    """Gives the models of the demo a second route, to a provider of Anthropic's dialect that takes any key."""
+    """Gives the models of the demo a second route, to a provider of Anthropic's dialect that accepts any key."""
     by = Actor.command("seed_demo")
     terms = ProviderTerms(name="second", dialect="anthropic", base_url=address)
     with transaction.atomic():
@@ -126,7 +126,7 @@ def _offer_app(*, by: Actor, now: datetime) -> None:
 
 
 def _models() -> tuple[str, str]:
-    """The models that write."""
+    """Returns the models that generate text."""
     return settings.LLM_DEFAULT_MODEL, "stand-in-large"
 
 

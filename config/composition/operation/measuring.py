@@ -1,6 +1,6 @@
 """Collection of the metrics that apps declare.
 
-Events are counted as they happen; gauges of a process are sampled every few seconds. The worker reads those of the
+Events are counted as they happen, and gauges of a process are sampled every few seconds. The worker reads gauges of the
 database at each scrape.
 """
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 5.0
 P = ParamSpec("P")
-# Names of the initial series that have begun, and totals at the last sample.
+# Names of the initial series that exist, and totals at the last sample.
 _begun: set[str] = set()
 _totals: dict[Counter, float] = {}
 _is_off = threading.Event()
@@ -53,7 +53,7 @@ def load() -> None:
 
 
 def unfailing(observe: Callable[P, object]) -> Callable[P, None]:
-    """A number that cannot be noted is no reason to fail a request."""
+    """Wraps a function so that an error in it is logged: a metric must not fail a request."""
 
     @wraps(observe)
     def observed(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -67,7 +67,7 @@ def unfailing(observe: Callable[P, object]) -> Callable[P, None]:
 
 
 def start() -> None:
-    """Samples the gauges of this process every few seconds, for its life."""
+    """Samples the gauges of this process every few seconds until it exits."""
     try:
         if folder := os.environ.get(VARIABLE):
             reserve(Path(folder), os.getpid())
@@ -98,7 +98,7 @@ def sample(declared: metrics.Sample) -> None:
 
 
 def grow(counter: Counter, total: float) -> None:
-    """Adds the growth of a total, which restarts at zero with a new pool."""
+    """Adds the increase of a total, which restarts at zero with a new pool."""
     counter.inc(max(0, total - _totals.get(counter, 0)))
     _totals[counter] = total
 
@@ -123,7 +123,7 @@ class DatabaseGauges(Collector):
             for each in metrics.database_gauges:
                 yield family_of(each, each.read(now))
         except Error:
-            # Whether the database answers is a metric of its own.
+            # Another metric reports whether the database answers.
             log.warning("metric_not_noted", exc_info=True)
         finally:
             release_connection()

@@ -17,7 +17,7 @@ def due(now: datetime) -> QuerySet[ProcrastinateJob]:
 
 
 def oldest_due_seconds(now: datetime) -> float:
-    """Returns the age of the oldest due job; one that is due at once waits since its first event."""
+    """Returns the age of the oldest due job; one without a scheduled time counts from its first event."""
     first = due(now).aggregate(
         planned=Min("scheduled_at"), queued=Min("procrastinateevent__at", filter=AT_ONCE)
     )

@@ -34,7 +34,7 @@ JOBS: tuple[Job, ...] = (
     telemetry.COUNT_TELEMETRY,
     telemetry.PRUNE_TELEMETRY,
 )
-# A day, and two hours in case a night is long or begins late.
+# A day, plus two hours for a night that is long or begins late.
 OVERDUE = timedelta(hours=26)
 BEGUN = "nightly:begun"
 ENDED = ("nightly:done", "nightly:failed")
@@ -69,7 +69,7 @@ def run_all(
 def run_due(*, at: time, by: Actor, now: datetime) -> list[tuple[Job, Outcome]]:
     """Runs the jobs that have not ended since this time of day (UTC) was last reached, in one process at a time.
 
-    So a night that was cut is continued by whoever calls next, and one that no worker was there for is made up for.
+    The next call therefore continues an interrupted night, and makes up for one that no worker ran.
     """
     if not _due(at=at, now=now):
         return []
@@ -95,7 +95,7 @@ def _begin(*, by: Actor) -> None:
         after = {"jobs": [job.name for job in JOBS], "host": gethostname()}
         record(BEGUN, "nightly", by=by, now=clock(), target_id="nightly", after=after)
     except Error:
-        # The jobs find out by themselves whether the database is back.
+        # Each job finds out by itself whether the database is back.
         log.exception("night_not_noted")
         release_connection()
 

@@ -1,4 +1,4 @@
-"""The worker's night, and its notifications of operators."""
+"""Tasks of the worker: the night, and the notification of operators."""
 
 import logging
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 @periodic("* * * * *", name=NIGHT, queue="night")
 def run_night(timestamp: int) -> None:
-    """Every minute from ``NIGHTLY_AT`` on: runs the rest of the nightly jobs, if any."""
+    """Runs the rest of the nightly jobs, if any, every minute from ``NIGHTLY_AT`` on."""
     if settings.NIGHTLY_AT is None:
         return
     by = Actor(name="the worker, every night")
@@ -25,5 +25,5 @@ def run_night(timestamp: int) -> None:
 
 @periodic("* * * * *", name="attention.tell", queue="attention", priority=URGENT)
 def notify_operators(timestamp: int) -> None:
-    """Every minute: notifies operators of alerts that have begun or ended."""
+    """Notifies operators of alerts that have begun or ended, every minute."""
     notify(now=database_now())

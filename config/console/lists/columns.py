@@ -44,7 +44,7 @@ def tokens(field: str, label: str = "") -> Callable[[Any], str]:
 
 
 def act(label: str, said: str, address: Callable[[Any], str]) -> Callable[[Any], str]:
-    """A list column with a link to an action, if there is one; ``said`` is the label with the row's name."""
+    """A list column with a link to an action, if there is one; ``said`` is its accessible label."""
 
     @admin.display(description="")
     def column(row: Any) -> str:
@@ -74,7 +74,7 @@ def _column(field: str, label: str, shown: Callable[[Any], str]) -> Callable[[An
     def column(row: Any) -> str:
         return shown(getattr(row, field))
 
-    # The class of its cells is made of it.
+    # The class of its cells is derived from it.
     column.__name__ = field
     return column
 

@@ -1,7 +1,7 @@
 """Restricts the console's lists to the filters that their pages offer.
 
-Django filters a list by any column that its address names. Every operator who may view the list could then read a
-hash that no page shows, letter by letter.
+Django filters a list by any column that its address names. An operator who may view the list could then read a hidden
+column, such as a hash, character by character.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from django.http import HttpRequest, QueryDict
 from config.platform.db.connections import plan_for_values
 from config.platform.problems.problem import MalformedRequest
 
-# The names of the selects in ``parts/filters.html``, whose values are parameters of the address; "" for no filter.
+# The names of the selects in ``parts/filters.html``, whose values are parts of the query string; "" for no filter.
 FILTER = "filter"
 
 
 class UnknownFilter(MalformedRequest):
-    """An unknown filter is refused: if it were ignored, an operator might act on all rows."""
+    """The address has an unknown filter: if it were ignored, an operator might act on all rows."""
 
     default_detail = "This list cannot be filtered by that."
 
@@ -40,15 +40,15 @@ class RestrictedChangeList(ChangeList):
         days = self.date_hierarchy
         offered = {*self.model_admin.link_lookups, f"{days}__gte", f"{days}__lt"}
         # Django applies every remaining parameter as a lookup.
-        _, _, left, *_ = found
-        if not offered.issuperset(left):
+        _, _, remaining, *_ = found
+        if not offered.issuperset(remaining):
             raise UnknownFilter
         return found
 
     def get_results(self, request: HttpRequest) -> None:
         with connection.execute_wrapper(plan_for_values):
             super().get_results(request)
-            # Read here rather than by the template.
+            # Read here, so that the query does not run in the template.
             self.result_list: Any = list(self.result_list)
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
@@ -66,7 +66,7 @@ def expanded(given: QueryDict) -> str:
 
 
 class RestrictedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Lists that accept only the filters of their page. The console's site makes every page one."""
+    """Lists that accept only the filters of their page. The console's site applies this to every page."""
 
     # The lookups that links of other pages use, such as ``user__id__exact``.
     link_lookups: ClassVar[Sequence[str]] = ()

@@ -1,1 +1,1 @@
-"""Submitted forms: each counts once, and survives a second proof of the second factor."""
+"""Submitted forms: each takes effect once, and is kept across a repeated proof of the second factor."""

@@ -1,7 +1,7 @@
 """Guards against double submission, as by a double click: a form that is sent twice takes effect once.
 
-Every action's page carries a new number. The operator's session keeps the address that a submission led to, by that
-number and all other values of the form: a form that is changed and sent again is another submission.
+Every action's page has a new nonce. The operator's session maps that nonce and all other values of the form to the
+address of the result: a form that is changed and sent again is a new submission.
 """
 
 from hashlib import sha256
@@ -28,10 +28,10 @@ class ResultRedirect(HttpResponseRedirect):
 
 
 def repeated(request: HttpRequest, *, claimed: str | None) -> ResultRedirect | None:
-    """The redirect to where the same submission led before; None for a new one.
+    """Returns the redirect of the same earlier submission; None for a new one.
 
-    Within a transaction the submissions of one session wait for each other. Outside one, a new submission leads to
-    ``claimed`` until it is kept.
+    Within a transaction the submissions of one session are serialized. Outside one, a new submission redirects to
+    ``claimed`` until its result is kept.
     """
     if FIELD not in request.POST:
         return None
@@ -44,7 +44,7 @@ def repeated(request: HttpRequest, *, claimed: str | None) -> ResultRedirect | N
 
 
 def keep(request: HttpRequest, address: str | None) -> None:
-    """Records the address that a submission leads to; None for a refused one, which may be sent again."""
+    """Records the address of a submission's result; None for a refused one, which may be sent again."""
     if FIELD in request.POST:
         with transaction.atomic():
             _write(request, _locked(request), address)
@@ -61,13 +61,13 @@ def _write(request: HttpRequest, session: Session | None, address: str | None) -
     if address is not None:
         sent[_key(request)] = address
     data = {**session.get_decoded(), KEPT: dict(list(sent.items())[-MOST_KEPT:])}
-    # Updates the data alone and keeps the session's expiry.
+    # Updates only the data and keeps the session's expiry.
     encoded = request.session.encode(data)
     Session.objects.filter(pk=session.pk).update(session_data=encoded)
 
 
 def _locked(request: HttpRequest) -> Session | None:
-    """The session as stored now, since other requests may have changed it; None after a sign-out."""
+    """Returns the stored session, which other requests may have changed, under a lock; None after a sign-out."""
     if request.session.session_key is None:
         return None
     sessions = Session.objects.select_for_update(no_key=True)

@@ -1,8 +1,8 @@
-"""Forms interrupted by a second proof: kept in the operator's session, then shown again.
+"""Keeps forms that a repeated proof of the second factor interrupts, in the operator's session.
 
-What was typed comes back into its form for one more click. Nothing is sent by itself: whatever is done was sent from a
-page that the operator has just seen, with its own guards against forged and double submissions. Secrets and files are
-not kept, nor what only a page filled in, as after a preview: that is shown again.
+The input is restored into its form, which the operator submits again with one click. Nothing is submitted
+automatically: every submission comes from a page that the operator has just seen, with its guards against forged and
+double submissions. Secrets and files are not kept, nor values that a page computed, such as a preview.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,14 +25,14 @@ def keep(
     """Keeps the input of a form for the page that shows it again."""
     secret = [name for name, field in form.fields.items() if _is_secret(field)]
     hidden = [field.html_name for field in form.hidden_fields()]
-    left = {"csrfmiddlewaretoken", FIELD, *secret, *hidden}
-    given = {name: values for name, values in request.POST.lists() if name not in left}
+    excluded = {"csrfmiddlewaretoken", FIELD, *secret, *hidden}
+    given = {name: values for name, values in request.POST.lists() if name not in excluded}
     until = time() + KEPT_SECONDS
     request.session[KEPT] = {"page": page, "until": until, "given": {**given, **also}}
 
 
 def taken(request: HttpRequest) -> QueryDict | None:
-    """Takes the form that was kept for this page, once and within ten minutes; None for any other page."""
+    """Removes and returns the form kept for this page, within ten minutes; None for any other page."""
     kept = request.session.get(KEPT)
     if request.method != "GET" or not kept or kept["page"] != request.path:
         return None
@@ -47,11 +47,11 @@ def taken(request: HttpRequest) -> QueryDict | None:
 
 
 def clear_faults(form: forms.BaseForm, kept: Mapping[str, Any] | None) -> None:
-    """Asks for the secrets and files of a kept form again, in place of calling them missing."""
-    left = {name: field for name, field in form.fields.items() if kept and _is_secret(field)}
-    for field in left.values():
+    """Replaces the errors of a kept form's missing secrets and files by a request to enter them again."""
+    again = {name: field for name, field in form.fields.items() if kept and _is_secret(field)}
+    for field in again.values():
         field.help_text = "Not kept while you confirmed: enter it again."
-    for name in left:
+    for name in again:
         form.errors.pop(name, None)
 
 

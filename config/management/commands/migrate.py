@@ -1,6 +1,6 @@
 """Django's ``migrate`` beside a running service: it gives up a lock that is not free at once, and retries.
 
-A statement that waits for a table blocks all later ones.
+A statement that waits for a table's lock blocks all later ones.
 """
 
 import time
@@ -16,18 +16,18 @@ from psycopg.errors import DeadlockDetected, LockNotAvailable
 
 from config.platform.db.connections import called
 
-# Less than the second after which a server looks for deadlocks: it is the migration that gives way, never a call.
+# Less than the deadlock timeout of a second: the migration gives way, never a call.
 LOCK_WAIT = "800ms"
-# Every fifth time: the deadlock check also cancels an autovacuum in the way.
+# Every fifth attempt: the deadlock check also cancels a blocking autovacuum.
 LONGER_WAIT = "1500ms"
 PAUSE_SECONDS = 2.0
-# About ten minutes, longer than any job holds a table.
+# About ten minutes, longer than any job locks a table.
 ATTEMPTS = 200
 TOO_OLD = "This database is of a release before 1.0.0: run `manage.py migrate` of version 1.0.0 first, then this one."
 
 
 class Command(migrate.Command):
-    """Retries from the migration that failed; the applied ones stay."""
+    """Retries from the migration that failed; applied ones are kept."""
 
     def handle(self, *args: Any, **options: Any) -> None:
         if _is_before_the_squash():
@@ -35,7 +35,7 @@ class Command(migrate.Command):
         for left in reversed(range(ATTEMPTS)):
             try:
                 _wait_for_locks(LOCK_WAIT if left % 5 else LONGER_WAIT)
-                with connection.execute_wrapper(_patient_where_nobody_waits):
+                with connection.execute_wrapper(_unlimited_for_concurrent):
                     super().handle(*args, **options)
                 return
             except OperationalError as error:
@@ -46,14 +46,14 @@ class Command(migrate.Command):
 
 
 def _is_before_the_squash() -> bool:
-    """A squashed migration stands for all that it replaces: a database with only some of them needs the others."""
+    """Returns whether a database has only some of the migrations that a squashed one replaces."""
     applied = MigrationRecorder(connection).applied_migrations().keys()
     replaced = [set(each.replaces) for each in MigrationLoader(None).disk_migrations.values()]
     return any(each & applied and each - applied for each in replaced)
 
 
-def _patient_where_nobody_waits(execute: Callable[..., Any], sql: str, *given: Any) -> Any:
-    """Waits without limit for concurrent statements, which block nobody and leave an invalid index when cut."""
+def _unlimited_for_concurrent(execute: Callable[..., Any], sql: str, *given: Any) -> Any:
+    """Waits without limit for concurrent statements, which block nothing and leave an invalid index if interrupted."""
     if "CONCURRENTLY" not in sql:
         return execute(sql, *given)
     _wait_for_locks("0")

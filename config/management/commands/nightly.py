@@ -23,7 +23,7 @@ class Command(BaseCommand):
         failed = False
         for job, outcome in nightly.run_all(by=Actor.command("nightly"), dry_run=dry_run):
             failed |= outcome.end is End.FAILED
-            # The terminal may be gone; the jobs run all the same, and the audit log records them.
+            # The terminal may be closed; the jobs run all the same, and the audit log records them.
             with suppress(OSError):
                 self.stdout.write(f"{job.name}: {outcome.says}")
         if failed:

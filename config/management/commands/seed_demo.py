@@ -43,7 +43,7 @@ def _read(path: Path) -> Demo | None:
 
 
 def _write(path: Path, demo: Demo) -> None:
-    """Writes the file atomically, readable by its owner alone."""
+    """Writes the file atomically, readable only by its owner."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".new")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

@@ -1,4 +1,4 @@
-"""Hands the rows to the role of ``DATABASE_URL`` and leaves the tables to that of ``DATABASE_OWNER_URL``."""
+"""Grants rows to the role of ``DATABASE_URL`` and ownership of tables to that of ``DATABASE_OWNER_URL``."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ class Command(BaseCommand):
         except NotSplit as obstacle:
             raise CommandError(str(obstacle)) from None
         except psycopg.Error as error:
-            # The server's message names objects and roles, no values.
+            # The server's message contains names of objects and roles, but no values.
             raise CommandError(
                 f"The owner was refused: {error.diag.message_primary or error}"
             ) from None
@@ -49,7 +49,7 @@ class Command(BaseCommand):
 
 
 def _connected(address: str) -> psycopg.Connection[Any]:
-    """A connection outside Django's settings, which hold the service's role."""
+    """Opens a connection outside Django's settings, which have the service's role."""
     parts = dj_database_url.parse(address)
     options = {"connect_timeout": 10, "client_encoding": "UTF8", **parts.get("OPTIONS", {})}
     return psycopg.connect(

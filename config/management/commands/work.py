@@ -1,7 +1,7 @@
-"""The worker: runs queued jobs until it is stopped, and outlives restarts of its database.
+"""The worker: runs queued jobs until it is stopped, and survives restarts of its database.
 
-A job may never end, for instance because a server sends it a byte now and then for ever. It must not keep the others
-waiting, and a thread cannot be ended: the process ends instead, and its supervisor starts another.
+A job may never end, for instance because a server trickles bytes. It must not block the others, and a thread cannot be
+killed: the process exits instead, and its supervisor starts another.
 """
 
 import asyncio
@@ -45,12 +45,12 @@ PAUSE_SECONDS = 2.0
 # No job takes minutes, except the night: timeouts bound each silence of the servers that jobs wait for.
 LONGEST_SECONDS = 900
 LOOK_SECONDS = 1.0
-# The library may need this long beyond the grace to stop.
+# The library may need this long beyond the grace period to stop.
 LEAVING_SECONDS = 2.0
 LONGEST_CAUSE = 300
-# Shorter texts of a job's arguments say nothing, and occur in every message.
+# Shorter texts of a job's arguments reveal nothing, and occur in every message.
 SHORTEST_SECRET = 4
-# Seconds between the attempts to write down how a job ended. If the database is away for longer, the library's worker
+# Seconds between attempts to store how a job ended. If the database is unavailable for longer, the library's worker
 # ends, and the next one rescues its jobs.
 END_WAITS = (0.1, 1.0, 2.0, 4.0, 8.0)
 
@@ -74,7 +74,7 @@ class Command(BaseCommand):
         forwarding.start()
         serving.run(serving.worker_started)
         if concurrency == 1 and settings.NIGHTLY_AT is not None:
-            # The night takes a place for up to hours, and settling must not wait for it.
+            # The night occupies a slot for up to hours, and settlements must not wait for it.
             log.warning("worker_widened_for_night")
             concurrency = 2
         try:
@@ -173,14 +173,14 @@ async def _written(write: Callable[..., Awaitable[None]], *args: Any, **end: Any
 
 
 def note_failure(job: Job, error: Exception, *, now: datetime) -> None:
-    """Audits why a job has failed for good: the kind of the error, and its message without the job's arguments."""
+    """Audits a job's permanent failure: the class of the error, and its message without the job's arguments."""
     said = str(error)
-    # The longest first, for a text may hold another.
+    # The longest first, because a text may contain another.
     for value in sorted(_texts(job.task_kwargs), key=len, reverse=True):
         said = said.replace(value, "[…]")
     cause = f"{type(error).__name__}: {scrubbed(said)[:LONGEST_CAUSE]}".removesuffix(": ")
     by = Actor(name="the worker")
-    # The connection that the job leaves may be broken.
+    # The job's connection may be broken.
     release_connection()
     try:
         record(
@@ -191,7 +191,7 @@ def note_failure(job: Job, error: Exception, *, now: datetime) -> None:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts in a job's arguments, and their words."""
+    """Yields the texts in a job's arguments, and their words."""
     if isinstance(value, str):
         yield from (each for each in {value, *value.split()} if len(each) >= SHORTEST_SECRET)
     for each in (
@@ -204,7 +204,7 @@ class _RunningJobs:
     """Task middleware that keeps a list of the running jobs."""
 
     def __init__(self) -> None:
-        # Not by job: a job that was rescued from this worker may come back to it while it still runs here.
+        # Not keyed by job: one that was rescued from this worker may return to it while it still runs here.
         self._begun: dict[object, tuple[float, str]] = {}
 
     def __call__(self, do: SyncCallNext, context: JobContext, worker: object) -> Any:
@@ -218,7 +218,7 @@ class _RunningJobs:
             raise
         finally:
             del self._begun[this]
-            # A thread that waits for work holds no connection, and borrows a working one for its next job.
+            # An idle thread keeps no connection, and borrows a working one for its next job.
             release_connection()
 
     async def until_one_exceeds(self, seconds: float) -> None:
@@ -233,7 +233,7 @@ class _RunningJobs:
 
 
 async def _leave(connected: App, worker: Worker, *, status: int) -> None:
-    """Ends this process and its running jobs: a job in a thread cannot be ended otherwise.
+    """Exits the process with its running jobs: a job in a thread cannot be killed otherwise.
 
     Unregisters the worker first, so that the next one rescues these jobs at once.
     """

@@ -1,4 +1,4 @@
-"""Serves the API's description: as a document for programs, and as a page for people."""
+"""Serves the API's schema: as a document for programs, and as a page for people."""
 
 import hashlib
 from functools import cache
@@ -24,7 +24,7 @@ from config.platform.api.negotiation import WhateverAccept
 from config.platform.api.views import APIView
 
 CACHE_CONTROL = "public, max-age=300"
-# Swagger UI needs its own files, and the pictures inside its style sheet.
+# Swagger UI needs its own files, and the images embedded in its style sheet.
 DOCS_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -41,7 +41,7 @@ class CompactOpenApiJson(CompactJson):
 
 
 class SchemaView(APIView):
-    """``/v1/schema``: YAML if the caller asks for it, else JSON whatever the caller accepts."""
+    """Serves ``/v1/schema``: as YAML if the caller asks for it, else as JSON whatever the caller accepts."""
 
     schema = None
     authentication_classes = ()
@@ -60,7 +60,7 @@ class SchemaView(APIView):
 
 
 class DocsView(SpectacularSwaggerSplitView):
-    """``/docs/``: the schema as a page, from files of this service alone and without inline scripts."""
+    """Serves ``/docs/``: the schema as a page without inline scripts, all of whose files are the service's own."""
 
     schema = None
     authentication_classes = ()
@@ -77,9 +77,9 @@ class DocsView(SpectacularSwaggerSplitView):
 
 
 @cache
-def _document(form: int) -> tuple[bytes, str]:
-    """Returns the schema in one of the view's forms, and its ETag; each process renders it once."""
+def _document(renderer: int) -> tuple[bytes, str]:
+    """Returns the schema in one of the view's formats, and its ETag; each process renders it once."""
     generator: Any = SchemaGenerator
     document = generator().get_schema(request=None, public=True)
-    body = SchemaView.renderer_classes[form]().render(document, renderer_context={})
+    body = SchemaView.renderer_classes[renderer]().render(document, renderer_context={})
     return body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'

@@ -1,6 +1,6 @@
 """Entity tags and ``If-None-Match``.
 
-HTTP's other conditions need a date, which no resource has, or guard changes, which no resource with a tag allows.
+The other conditional headers do not apply: no resource has a date, and no resource with a tag can be changed.
 """
 
 from hashlib import blake2b
@@ -10,7 +10,7 @@ from django.conf import settings
 from django.http import HttpResponse, HttpResponseNotModified
 from django.utils.http import parse_etags
 
-# The headers of the whole answer that a 304 repeats (RFC 9110, 15.4.5).
+# Headers of the 200 answer that a 304 repeats (RFC 9110, 15.4.5).
 REPEATED = ("Cache-Control", "Content-Location", "ETag", "Expires", "Vary")
 
 
@@ -30,14 +30,14 @@ def is_known(request: Conditional, etag: str) -> bool:
     """Returns whether a GET or HEAD names this tag in ``If-None-Match``."""
     named = request.META.get("HTTP_IF_NONE_MATCH")
     if named is None or named == etag:
-        # The fast path of nearly every request of a shell.
+        # The fast path: nearly every request of a shell sends one tag or none.
         return named is not None
     tags = parse_etags(named)
     return "*" in tags or _weak(etag) in map(_weak, tags)
 
 
 def unless_known(request: Conditional, response: HttpResponse) -> HttpResponse:
-    """Returns a response with an ETag, or a 304 in its place."""
+    """Returns the response, which has an ETag, or a 304 if the caller has it already."""
     if not is_known(request, response.headers["ETag"]):
         return response
     short = HttpResponseNotModified()
@@ -48,5 +48,5 @@ def unless_known(request: Conditional, response: HttpResponse) -> HttpResponse:
 
 
 def _weak(tag: str) -> str:
-    """Removes the mark of weakness, which a comparison for reading ignores."""
+    """Removes the weak prefix, which a weak comparison ignores (RFC 9110, 8.8.3.2)."""
     return tag.removeprefix("W/")

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 
 
 class Negotiation(DefaultContentNegotiation):
-    """The library's choice. A body has one media type; the library would take a range, as ``*/*``, for every type."""
+    """Chooses as the library does, but has no parser for a media range such as ``*/*``; the library takes any."""
 
     def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> Any:
         if "*" in (request.content_type or "").partition(";")[0]:
@@ -21,7 +21,7 @@ class Negotiation(DefaultContentNegotiation):
 
 
 class WhateverAccept(Negotiation):
-    """Falls back to the first renderer where the caller accepts none. Where there is only one, reads no headers."""
+    """Falls back to the first renderer where the caller accepts none; a single renderer is not negotiated."""
 
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None

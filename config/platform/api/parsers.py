@@ -1,4 +1,4 @@
-"""Parses every JSON body: strictly, and bounded in depth and in the number of values."""
+"""Parses every JSON body, strictly and within limits of depth and of the number of values."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -19,23 +19,23 @@ from config.platform.problems.problem import (
 )
 
 MAX_DEPTH = 64
-# Checking each value of a body that is all commas would hold up every other request.
+# Checking every value of a body of commas would block all other requests.
 MAX_VALUES = 600_000
 
 Container = dict[str, Any] | list[Any]
 _CONTAINERS = (dict, list)
-# A place in a document: its parent's place, and its key there.
+# A place in a document: the place of its parent, and its key within that.
 Place = tuple[Any, str | int] | None
 
 
 class ObjectParser(JSONParser):
-    """Strict JSON in UTF-8 whose top level is an object.
+    """Parses strict JSON in UTF-8 whose top level is an object.
 
-    Refuses as malformed: anything else, an empty body, NaN and Infinity, duplicate members, nesting deeper than 64,
-    more than 600,000 values. Refuses as invalid, with pointers to at most 20 of them and also in ignored members: lone
-    surrogates, numbers that no float can hold, and integers of thousands of digits. Fields check NUL and other large
-    integers. A subclass that checks all values itself sets ``checks_values`` to False, and
-    ``takes_constants`` to True if it is to be given NaN and Infinity.
+    Refuses as malformed: anything else, an empty body, NaN and Infinity, duplicate members, nesting deeper than 64
+    levels, more than 600,000 values. Refuses as invalid, with pointers to at most 20 of them and also in ignored
+    members: lone surrogates, numbers beyond a float's range, and integers of thousands of digits. Fields check NUL and
+    other large integers. A subclass that checks all values itself sets ``checks_values`` to False, and
+    ``takes_constants`` to True to receive NaN and Infinity.
     """
 
     checks_values: ClassVar[bool] = True
@@ -72,7 +72,7 @@ def parsed(body: bytes, *, constant: Callable[[str], Any] = _refuse_constant) ->
     if not isinstance(document, dict):
         raise MalformedRequest("The body must be a JSON object.")
     if _refuse_shape(document) != _most_members(body):
-        # Perhaps a duplicate member, or a text that looks like one; this slower way finds out.
+        # There may be a duplicate member, or a text that looks like one; the slower parse decides.
         _read(text, parse_constant=constant, object_pairs_hook=_members)
     return document
 
@@ -101,7 +101,7 @@ def _read(text: str, **options: Any) -> Any:
 
 
 def _integer(digits: str) -> int | float:
-    """Reads an integer that is too long for Python as infinity, like 1e400."""
+    """Reads an integer that is too long for Python as infinity, as 1e400 is."""
     try:
         return int(digits)
     except ValueError:
@@ -109,7 +109,7 @@ def _integer(digits: str) -> int | float:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuses duplicate members, of which two readers may see different ones."""
+    """Refuses duplicate members, which parsers resolve differently."""
     members = dict(pairs)
     if len(members) != len(pairs):
         raise MalformedRequest("The body has an object in which a member comes twice.")
@@ -121,12 +121,12 @@ def _items(container: Container) -> Iterable[tuple[str | int, Any]]:
 
 
 def _most_members(body: bytes) -> int:
-    """Returns an upper bound of the members in a body; a text may look like the name of one."""
+    """Returns an upper bound of the members in a body; a text may look like a member's name."""
     return body.translate(None, b" \t\r\n").count(b'":')
 
 
 def _refuse_shape(document: dict[str, Any]) -> int:
-    """Returns the number of members; refuses too many values or levels, without recursion."""
+    """Counts the members without recursion; refuses too many values or levels."""
     level: list[Container] = [document]
     values = members = 0
     for _ in range(MAX_DEPTH):
@@ -145,7 +145,7 @@ def _values(container: Container) -> Iterable[Any]:
 
 
 def _faults(document: dict[str, Any]) -> Iterable[Fault]:
-    """Yields the values that cannot be stored or passed on, in no particular order."""
+    """Yields faults of the values that cannot be stored or passed on, in no particular order."""
     waiting: list[tuple[Container, Place]] = [(document, None)]
     while waiting:
         container, place = waiting.pop()

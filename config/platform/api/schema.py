@@ -1,7 +1,7 @@
-"""The published description of the API: OpenAPI 3.1 from the views themselves.
+"""The published description of the API: OpenAPI 3.1, generated from the views.
 
-Every operation lists the problems it can answer with. This module adds those of any request, also before a view runs;
-a view names those of its rules:
+Every operation lists the problems it can answer with. This module adds those of any request, including those raised
+before a view runs; a view names those of its rules:
 
     @problems("licence_suspended")  # of every action
     class Calls(ViewSet):
@@ -39,7 +39,7 @@ TOKEN_PROBLEMS = (
     "access_revoked",
 )
 
-# The type of any problem, for clients.
+# The component of any problem, for clients.
 GENERAL = {"Problem"}
 
 _settings: dict[str, Any] = settings.REST_FRAMEWORK
@@ -73,7 +73,7 @@ class Schema(AutoSchema):
         return operation
 
     def get_summary(self) -> str | None:
-        """The first clause of the description."""
+        """Returns the first clause of the description."""
         summary: str = re.split(r"[.:;](?:\s|$)", self.get_description(), maxsplit=1)[0]
         return summary
 
@@ -89,7 +89,7 @@ class Schema(AutoSchema):
         return dict(sorted(statuses.items()))
 
     def _common_codes(self, operation: dict[str, Any]) -> Iterable[str]:
-        """Yields the codes of any request of this kind, before or without its rules."""
+        """Yields the codes that a request of this kind can get whatever its rules."""
         yield from (
             "malformed_request",
             "request_too_large",
@@ -126,7 +126,7 @@ class BearerToken(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
     priority = 1
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
-        # Clients see one scheme, whichever class a view uses.
+        # Clients see one security scheme, whichever class a view uses.
         set_override(type(self.target), "suppress_collision_warning", True)
         return {
             "type": "http",
@@ -137,7 +137,7 @@ class BearerToken(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
 
 
 def _require_body(operation: dict[str, Any], components: dict[str, Any]) -> None:
-    """Marks a body as required where the library cannot know it: from a hand-written schema."""
+    """Marks a body as required where its schema is written by hand, so that the library cannot tell."""
     body: dict[str, Any] = operation.get("requestBody", {})
     shapes = [content["schema"] for content in body.get("content", {}).values()]
     for shape in shapes:
@@ -148,7 +148,7 @@ def _require_body(operation: dict[str, Any], components: dict[str, Any]) -> None
 
 
 def describe_problems(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Postprocessing: adds the components of problems, the headers of every answer, and the health checks."""
+    """Adds the components of problems, the headers of every answer, and the health checks, as a postprocessing hook."""
     result["paths"] = {**health_paths(), **result["paths"]}
     described = result.setdefault("components", {})
     for kind, named in components().items():
@@ -157,7 +157,7 @@ def describe_problems(result: dict[str, Any], **_: Any) -> dict[str, Any]:
         for operation in path.values():
             _require_body(operation, described["schemas"])
             if operation.get("security") == [{}]:
-                # Generated clients would ask for a token.
+                # Without this, generated clients would ask for a token.
                 operation["security"] = []
             answers = operation["responses"]
             for status, response in answers.items():
@@ -171,7 +171,7 @@ def describe_problems(result: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 
 def _named(part: Any) -> set[str]:
-    """The names of the schemas that a part of the document refers to."""
+    """Returns the names of the schemas that a part of the document refers to."""
     if isinstance(part, dict):
         named = {part["$ref"].rpartition("/")[2]} if isinstance(part.get("$ref"), str) else set()
         return named.union(*map(_named, part.values()))

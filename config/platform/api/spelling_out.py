@@ -1,15 +1,15 @@
-"""Writes the published schema as generators of clients read it, which know neither of these two short forms.
+"""Expands two short forms of the published schema that client generators misread.
 
-A constant alone has no type for them, and of a list of types they take the first: `{"const": 1}` becomes
-`{"type": "integer", "const": 1}`, and a list of several types (beside null) an alternative for each. The same
-values fit.
+Generators find no type in a constant alone, and take the first of a list of types: `{"const": 1}` becomes
+`{"type": "integer", "const": 1}`, and a list of several types (besides null) becomes one alternative for each. Both
+forms accept the same values.
 """
 
 from typing import Any
 
 Described = dict[str, Any]
 _NUMBERS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
-# What is said of values of one type alone, by that type.
+# Keywords that apply to values of one type only, by type.
 KEYWORDS: dict[str, set[str]] = {
     "array": {"items", "prefixItems", "minItems", "maxItems", "uniqueItems"},
     "object": {"properties", "required", "additionalProperties", "minProperties", "maxProperties"},
@@ -21,13 +21,13 @@ _TYPES: dict[type, str] = {bool: "boolean", int: "integer", str: "string"}
 
 
 def spell_out(result: Described, **_: Any) -> Described:
-    """Postprocessing of the whole document, after all that adds to it."""
+    """Expands the whole document, as the last postprocessing hook."""
     spelt: Described = spelt_out(result)
     return spelt
 
 
 def spelt_out(part: Any) -> Any:
-    """A part of the document without the short forms."""
+    """Returns a part of the document without the short forms."""
     if isinstance(part, list):
         return [spelt_out(each) for each in part]
     if not isinstance(part, dict):
@@ -42,10 +42,10 @@ def spelt_out(part: Any) -> Any:
 
 
 def _by_type(types: list[str], schema: Described) -> Described:
-    """An alternative for each type, with what is said of its values, and beside them what is said of all."""
+    """Returns one alternative for each type with the keywords of that type, beside the keywords of all types."""
     alternatives = [
-        {"type": kind, **{word: schema[word] for word in schema if word in KEYWORDS.get(kind, ())}}
+        {"type": kind, **{key: schema[key] for key in schema if key in KEYWORDS.get(kind, ())}}
         for kind in types
     ]
-    taken = {"type", *(word for each in alternatives for word in each)}
-    return {"anyOf": alternatives, **{word: schema[word] for word in schema if word not in taken}}
+    used = {"type", *(key for each in alternatives for key in each)}
+    return {"anyOf": alternatives, **{key: schema[key] for key in schema if key not in used}}

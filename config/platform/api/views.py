@@ -1,7 +1,7 @@
-"""The base of REST views, which leaves nothing for the garbage collector.
+"""Base classes of REST views that leave no reference cycles to the garbage collector.
 
-REST framework's view, request and response name each other: some 60 objects a request, and a search for them stops all
-answers of its process.
+REST framework's view, request and response refer to each other: some 60 objects per request, whose collection pauses
+all answers of a process.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 
 class APIView(views.APIView):
-    """A view that is emptied once its answer is rendered."""
+    """Clears itself once its answer is rendered."""
 
     def finalize_response(
         self, request: Request, response: Response, *args: Any, **kwargs: Any
@@ -26,7 +26,7 @@ class APIView(views.APIView):
 
 
 class ViewSet(viewsets.ViewSetMixin, APIView):
-    """The same for several actions."""
+    """Does the same for a view of several actions."""
 
 
 def _empty(response: Any) -> None:

@@ -1,4 +1,4 @@
-"""PostgreSQL's locks: advisory ones by name, and those of a table's writers.
+"""PostgreSQL's locks: advisory locks by name, and waits for a table's writers.
 
 The database releases a lock when its holder ends, however it ends.
 """
@@ -14,7 +14,7 @@ from django.db.models import Model
 
 from config.platform.db.sessions import with_session
 
-# Lifts every limit on idle transactions that the server's version has.
+# Removes every limit on idle transactions that the server's version has.
 _LIFT_LIMITS = """
 SELECT set_config(name, '0', true) FROM pg_settings
 WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')
@@ -34,11 +34,11 @@ WRITERS_SECONDS = 5.0
 def alone(name: str) -> Iterator[bool]:
     """Tries to take the lock of this name; yields whether it did, and holds it until the block ends.
 
-    A transaction on a second connection holds it, so that the work may open and end transactions and give Django's
-    connection back while it waits. A session-level lock would outlive its holder behind a pooler. Not for requests:
-    each holder costs a connection.
+    A transaction on a second connection holds it, so that the work may open and end transactions and release Django's
+    connection while it waits. A session-level lock would outlive its holder behind a pooler. Not for requests:
+    each holder takes a connection.
     """
-    # Values in the text: the portal of an extended query would keep a snapshot for as long as the lock is held.
+    # A simple query without parameters: the portal of an extended one would keep a snapshot while the lock is held.
     options = with_session(connection.get_connection_params())
     options["cursor_factory"] = psycopg.ClientCursor
     with closing(psycopg.connect(**options)) as holder:
@@ -47,7 +47,7 @@ def alone(name: str) -> Iterator[bool]:
         try:
             yield bool(row and row[0])
         finally:
-            # The server notices a closed connection a moment later, and whoever comes next would find the lock taken.
+            # The server notices a closed connection a moment later; until then the lock would seem taken.
             with suppress(psycopg.OperationalError):
                 holder.rollback()
 
@@ -59,9 +59,9 @@ def lock_until_commit(name: str) -> None:
 
 
 def wait_for_writers(model: type[Model]) -> bool:
-    """Waits until every transaction has ended that is writing to this table now; False if one does not within 5 s.
+    """Waits until every transaction that is writing to this table has ended; False if one does not within 5 s.
 
-    Holds up nobody: those that begin meanwhile are not waited for.
+    It blocks no writer: transactions that begin meanwhile are not waited for.
     """
     waited, writers = 0.0, _writers(model)
     while writers and waited < WRITERS_SECONDS:

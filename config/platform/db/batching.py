@@ -1,7 +1,7 @@
 """Batches concurrent executions of one hot statement.
 
-A small statement costs mostly its round trip and, for a write, its commit. Executions that queue while one is in flight
-run as one transaction through psycopg's pipeline.
+Most of a small statement's cost is its round trip and, for a write, its commit. Executions that queue while a batch
+runs become one transaction through psycopg's pipeline.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,20 +19,20 @@ from config.platform.runtime.batches import MOST, Batches, Execution
 from config.platform.runtime.greenlets import run_uninterrupted
 
 Row = tuple[Any, ...]
-# A batch that meets a lock is rolled back, and each execution repeated alone with the server's own lock timeout.
+# A batch that waits for a lock is rolled back, and each execution repeated alone with the server's lock timeout.
 _BEGIN = "BEGIN; SET LOCAL lock_timeout = '100ms'"
-# A server that is silent for so long is away. A checkpoint may stall it for five seconds.
+# A server that is silent for this long is unavailable. A checkpoint may stall it for five seconds.
 AWAY_SECONDS = 8.0
-# Errors of a server that is away. It may have committed, and a second attempt would wait as long as the first.
+# Errors of an unavailable server. It may have committed, and a second attempt would wait as long as the first.
 _AWAY = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
-# SQLSTATE classes of a server that was shut down, or that a pooler has lost.
+# SQLSTATE classes of a server that was shut down, or that a pooler cannot reach.
 _LOST = ("57P", "08")
 
 
 def borrowed(pool: Any) -> PooledConnection:
     """Takes a connection from the pool, to be returned to its ``lender``. Django's way costs as much as a statement.
 
-    Call it in an uninterruptible task: an interrupted wait loses the connection.
+    It must run in an uninterruptible task: an interrupted wait loses the connection.
     """
     pool.open()
     connection: PooledConnection = pool.getconn()
@@ -67,7 +67,7 @@ class BatchedStatement(Batches["_Execution"]):
             with ours.cursor() as cursor:
                 self._execute_one(cursor, execution)
             return execution.result()
-        # The leader may need this connection: the pool can be empty because every waiter holds one.
+        # The leader may need this connection: the pool may be empty because every waiter holds one.
         release_connection()
         self.execute(execution)
         if execution.is_undone:
@@ -79,7 +79,7 @@ class BatchedStatement(Batches["_Execution"]):
         self.run([execution], borrowed(execution.pool))
 
     def acquire(self, leader: "_Execution") -> PooledConnection:
-        """Waits for a connection while the server answers others. Fails fast after a batch that timed out."""
+        """Waits for a connection while the server answers other batches. Fails fast after a batch that timed out."""
         until = leader.deadline
         if (
             max(until - batches.WAIT_SECONDS, BatchedStatement.answered_at)
@@ -141,7 +141,7 @@ class BatchedLookup(BatchedStatement):
     """A statement that looks up at most one row for each key, so that a batch of keys costs one execution.
 
     Its text contains ``FROM (VALUES KEYS) AS asked(…, place)``; a key has parts of ``types``, and ``place`` is the last
-    column of each row. A list of rows, unlike an array, has a known length, so the server plans the statement once.
+    column of each row. A list of rows has a known length, unlike an array, so the server plans the statement once.
     """
 
     def __init__(self, text: str, types: Sequence[str]) -> None:
@@ -182,7 +182,7 @@ class _Execution(Execution):
         self.row: Row | None = None
 
     def read(self, cursor: psycopg.Cursor[Any]) -> None:
-        """Fetches the row. One that cannot be decoded fails this execution alone."""
+        """Fetches the row. A row that cannot be decoded fails only this execution."""
         try:
             self.row, self.error = cursor.fetchone(), None
         except psycopg.DataError as error:
@@ -201,7 +201,7 @@ class _Execution(Execution):
 
 
 def _is_undone(error: Exception) -> bool:
-    """Returns whether the server did nothing and another attempt may succeed."""
+    """Returns whether the server changed nothing and another attempt may succeed."""
     state = getattr(error, "sqlstate", None)
     if state is None:
         return isinstance(error, StalePlan) or not isinstance(error, _AWAY)

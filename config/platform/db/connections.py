@@ -1,8 +1,8 @@
-"""Database connections: how long they wait for the server, giving them back early, and the shared clock.
+"""Database connections: client-side timeouts, early release to the pool, and the shared clock.
 
-PostgreSQL ends a statement that takes too long, but a frozen server ends nothing, and its kernel goes on acknowledging
-packets. So each connection waits as long as the server itself may work on a statement (its ``statement_timeout``,
-whoever has set it) and a moment longer, and is then closed: nobody knows what its server still does.
+PostgreSQL ends a statement that takes too long, but a frozen server ends nothing, while its kernel still acknowledges
+packets. Each connection therefore waits slightly longer than its session's ``statement_timeout``, wherever that is set,
+and is then closed: the state of its server is unknown.
 """
 
 from collections.abc import Generator
@@ -16,13 +16,13 @@ from psycopg_pool import ConnectionPool
 
 from config.platform.db.sessions import with_session
 
-# The time that a server needs beyond its own limit to report the timeout.
+# The time that a server needs beyond its own timeout to report it.
 MARGIN_SECONDS = 2.0
-# The first query on a new connection; as long as connecting itself may take.
+# Limit for the first query on a new connection; the same as for connecting.
 FIRST_ANSWER_SECONDS = 5.0
-# A threshold that an address gives for a pooler that cannot prepare.
+# A threshold that an address sets for a pooler without prepared statements.
 NEVER_PREPARED = 1_000_000
-# The polling interval of a wait, as in psycopg.
+# The polling interval of a wait, as psycopg's own.
 WAKE_SECONDS = 0.1
 _LIMIT = "SELECT extract(epoch FROM current_setting('statement_timeout')::interval)::float8"
 
@@ -30,9 +30,9 @@ R = TypeVar("R")
 
 
 def plan_for_values(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:  # noqa: FBT001
-    """Makes the server plan statements for their values, as an ``execute_wrapper``, not once for any values.
+    """Makes the server plan statements for their actual values instead of a generic plan; an ``execute_wrapper``.
 
-    A plan for any values knows no partial index and no rare word, and may read a whole table instead.
+    A generic plan cannot use partial indexes or statistics of rare values, and may scan a whole table.
     """
     on = context["connection"].connection
     threshold, on.prepare_threshold = on.prepare_threshold, None
@@ -43,13 +43,13 @@ def plan_for_values(execute: Any, sql: str, params: Any, many: bool, context: An
 
 
 class StalePlan(psycopg.OperationalError):
-    """A prepared statement no longer fits: a migration has changed its result, or a pooler has lost it."""
+    """A prepared statement is invalid: a migration has changed its result, or a pooler has lost it."""
 
 
 class PooledConnection(psycopg.Connection[Any]):
-    """A connection of Django's pool. ``patience``: how many seconds to wait for the server; ``None`` is for ever.
+    """A connection of Django's pool. ``patience``: seconds to wait for the server; ``None`` is no limit.
 
-    Management commands and the worker of queued jobs set no ``statement_timeout`` and so wait for ever.
+    Management commands and the worker of queued jobs set no ``statement_timeout`` and have no limit.
     """
 
     alias = DEFAULT_DB_ALIAS
@@ -63,7 +63,7 @@ class PooledConnection(psycopg.Connection[Any]):
             row = psycopg.Cursor(connected).execute(_LIMIT).fetchone()
             limit = row[0] if row else 0.0
             connected.patience = limit + MARGIN_SECONDS if limit else None
-            # A batch prepares whatever the threshold, unless there is none.
+            # A batch prepares whatever the threshold, unless preparing is disabled.
             if connected.prepare_threshold and connected.prepare_threshold >= NEVER_PREPARED:
                 connected.prepare_threshold = None
         except BaseException:
@@ -77,7 +77,7 @@ class PooledConnection(psycopg.Connection[Any]):
         interval: float = WAKE_SECONDS,
         timeout: float | None = None,
     ) -> R:
-        """A wait with its own timeout, such as for notifications, keeps it."""
+        """Waits within ``patience``. A wait with its own timeout, such as for notifications, keeps it."""
         if timeout is not None:
             return super().wait(gen, interval, timeout)
         try:
@@ -86,7 +86,7 @@ class PooledConnection(psycopg.Connection[Any]):
             self._give_up()
             raise StalePlan("a prepared statement no longer fits") from error
         except psycopg.errors.ReadOnlySqlTransaction as error:
-            # The server has become a replica; another one takes writes.
+            # The server has become a replica; another one accepts writes.
             self._give_up()
             raise psycopg.OperationalError("the server takes no writes") from error
         except psycopg.OperationalError as error:
@@ -96,9 +96,9 @@ class PooledConnection(psycopg.Connection[Any]):
             raise
 
     def execute(self, query: Any, *args: Any, **options: Any) -> psycopg.Cursor[Any]:
-        """The pool checks a connection by an empty query; here that is a look at the socket, without a round trip.
+        """Replaces the pool's check of a connection, an empty query, by a look at the socket without a round trip.
 
-        A server that has gone away has left its last message there, and after that the end.
+        A server that has closed the connection left its last message in the socket, followed by the end.
         """
         if query:
             return super().execute(query, *args, **options)
@@ -111,16 +111,16 @@ class PooledConnection(psycopg.Connection[Any]):
         return self.cursor()
 
     def _give_up(self) -> None:
-        """Closes this connection and replaces the idle ones, which are probably lost too."""
+        """Closes this connection and replaces the idle ones, which are probably broken too."""
         self.close()
         if pool := _django(self.alias).pool:
             pool.drain()
 
 
 def release_connection(alias: str = DEFAULT_DB_ALIAS) -> None:
-    """Gives this thread's connection back to the pool, unless a transaction is open.
+    """Returns this thread's connection to the pool, unless a transaction is open.
 
-    Called before anything that waits for someone else: a provider, storage, a browser.
+    It is called before any wait for another party: a provider, storage, a browser.
     """
     ours = _django(alias)
     if ours.connection is not None and not ours.in_atomic_block:
@@ -150,26 +150,26 @@ def called(function: str, *arguments: Any, using: str = DEFAULT_DB_ALIAS) -> Any
 
 
 def _django(alias: str = DEFAULT_DB_ALIAS) -> Any:
-    """This thread's connection by Django, looked up once: its proxy looks it up for every attribute."""
+    """Returns Django's connection of this thread: the proxy would look it up for every attribute."""
     return connections[alias]
 
 
 def database(address: dict[str, Any], **pool: Any) -> dict[str, Any]:
-    """Django's settings of the database of an address."""
+    """Returns Django's settings for the database at an address."""
     return {
         **address,
-        # Pooled: a request returns its connection when it ends or starts to wait for a provider.
+        # Pooled: a request returns its connection when it ends or begins to wait for a provider.
         "CONN_MAX_AGE": 0,
         # Checked before each use, so that a restart of the database causes no error.
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             "server_side_binding": True,
-            # From the second time on; the several commands of a migration, which come once, cannot be prepared. An
-            # address can say otherwise.
+            # From the second execution on: the multi-command statements of migrations, which run once, cannot be
+            # prepared. An address may override this.
             "prepare_threshold": 1,
             **address.get("OPTIONS", {}),
             "connect_timeout": 5,
-            # Detects a server that vanished; libpq by itself waits for a quarter of an hour.
+            # Detects a server that vanished; by default libpq waits for a quarter of an hour.
             "tcp_user_timeout": 15_000,
             "keepalives_idle": 30,
             "keepalives_interval": 10,
@@ -177,7 +177,7 @@ def database(address: dict[str, Any], **pool: Any) -> dict[str, Any]:
             "pool": {
                 "min_size": 0,
                 "max_idle": 60,
-                # Short: the next request tries again. A long one would prolong each outage.
+                # Short: the next request retries. A long one would prolong each outage.
                 "reconnect_timeout": 3,
                 "connection_class": PooledConnection,
                 **pool,

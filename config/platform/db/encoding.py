@@ -1,4 +1,4 @@
-"""The encoding of the database: people write in all scripts and with emoji, which UTF8 alone can hold."""
+"""Requires the encoding UTF8 of the database: no other can store every script and emoji."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,7 +16,7 @@ _HINT = "Make one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, a
 def database_is_utf8(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **options: Any
 ) -> list[checks.CheckMessage]:
-    """Refuses each named database of another encoding, as ``check --database default`` and ``migrate`` ask."""
+    """Reports each named database of another encoding, for ``check --database default`` and ``migrate``."""
     return [
         checks.Error(fault, hint=_HINT, id="config.E001")
         for alias in databases or ()
@@ -25,21 +25,21 @@ def database_is_utf8(
 
 
 def refuse_other_encodings() -> None:
-    """Ends the start of a process at a database of another encoding. One that is away now may answer later."""
+    """Stops the start of a process at a database of another encoding. An unavailable one is not refused."""
     with suppress(psycopg.Error):
         if fault := _fault(DEFAULT_DB_ALIAS):
             raise SystemExit(f"{fault} {_HINT}")
 
 
 def _fault(alias: str) -> str:
-    """Queries on a connection of its own, and closes it: forked processes share none."""
+    """Queries on a separate connection and closes it: forked processes must not share one."""
     asked = connections[alias]
-    # A part that runs without a database has Django's own placeholder here.
+    # A process without a database has Django's placeholder here.
     if asked.vendor != "postgresql":
         return ""
     with psycopg.connect(**asked.get_connection_params()) as connection:
         encoding, name = connection.info.parameter_status("server_encoding"), connection.info.dbname
-    # A pooler may not know it.
+    # A pooler may not report it.
     if encoding in {None, NEEDED}:
         return ""
     return f"The database {name} has the encoding {encoding}; it must be {NEEDED}."

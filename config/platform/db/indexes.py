@@ -7,7 +7,7 @@ from django.apps import AppConfig
 from django.core import checks
 from django.db import connections
 
-# An index that is being built is invalid too, but not a leftover. What another role builds is seen without its name.
+# An index that is being built is invalid too, but no leftover. Builds of other roles are visible without a name.
 _INVALID = """
 SELECT quote_ident(space.nspname) || '.' || quote_ident(class.relname) FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
@@ -22,9 +22,9 @@ WHERE NOT index.indisvalid AND pg_table_is_visible(index.indrelid) AND NOT EXIST
 def no_invalid_indexes(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **options: Any
 ) -> list[checks.CheckMessage]:
-    """Warns of each index that PostgreSQL maintains but never reads, with the command that removes it.
+    """Warns of each index that PostgreSQL maintains but never uses, with the command that removes it.
 
-    Checks the named databases only, as ``check --database default`` and ``migrate`` do.
+    Checks only the named databases, as ``check --database default`` and ``migrate`` do.
     """
     return [_left_over(index) for alias in databases or () for index in _invalid(alias)]
 

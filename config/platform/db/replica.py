@@ -1,4 +1,4 @@
-"""Stale reads from a replica: none that decides, bills a client, or follows an operator's own act."""
+"""Stale reads from a replica: none that decides, bills a client, or must show an operator's own change."""
 
 from datetime import datetime, timedelta
 from time import monotonic
@@ -10,14 +10,14 @@ from config.platform.db.connections import PooledConnection, called, release_con
 
 REPLICA = "replica"
 MOST_BEHIND = timedelta(minutes=5)
-# A frozen replica would hold up every read.
-LEFT_ALONE_SECONDS = 30.0
+# Seconds without a retry: a frozen replica would delay every read.
+RETRY_SECONDS = 30.0
 
 
 class ReplicaConnection(PooledConnection):
     alias = REPLICA
-    # Monotonic time of the next try after a failure.
-    left_alone_until = 0.0
+    # Monotonic time of the next attempt after a failure.
+    retry_at = 0.0
 
 
 class Look(NamedTuple):
@@ -28,9 +28,9 @@ class Look(NamedTuple):
 
 
 def look(*, now: datetime) -> Look:
-    """Returns the database to read: the primary while the replica is away or far behind."""
+    """Returns the database to read: the primary while the replica is unavailable or far behind."""
     primary = Look(DEFAULT_DB_ALIAS, now)
-    if REPLICA not in connections or monotonic() < ReplicaConnection.left_alone_until:
+    if REPLICA not in connections or monotonic() < ReplicaConnection.retry_at:
         return primary
     written = called("pg_current_wal_lsn")
     try:
@@ -38,9 +38,9 @@ def look(*, now: datetime) -> Look:
         at = called("pg_last_xact_replay_timestamp", using=REPLICA)
     except DatabaseError:
         release_connection(REPLICA)
-        ReplicaConnection.left_alone_until = monotonic() + LEFT_ALONE_SECONDS
+        ReplicaConnection.retry_at = monotonic() + RETRY_SECONDS
         return primary
-    # None for a server that is no replica.
+    # None if the server is no replica.
     if replayed is not None and called("pg_wal_lsn_diff", written, replayed) <= 0:
         at = now
     return primary if at is None or now - at > MOST_BEHIND else Look(REPLICA, at)

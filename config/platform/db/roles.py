@@ -1,7 +1,7 @@
 """The two roles of the database: the owner of the tables, who migrates, and the service's, which owns nothing.
 
-Whoever has the service's password works with rows and no more: that role cannot empty, alter or drop a table, switch
-off the triggers that guard the audit log, or delete from it.
+The service's password gives access to rows only: its role cannot truncate, alter or drop a table, disable the triggers
+that guard the audit log, or delete from it.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from django.db import connections
 from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
 
-# Of each kind: how statements name it, and what the service needs of it.
+# For each kind of object: its keyword in statements, and the rights that the service needs.
 _RIGHTS = (
     ("TABLE", "SELECT, INSERT, UPDATE, DELETE"),
     ("SEQUENCE", "USAGE, SELECT"),
     ("FUNCTION", "EXECUTE"),
 )
-# What the connected role may grant, in the schema that it migrates; extensions see to their own.
+# Objects on which the connected role may grant rights, in the schema that it migrates; extensions grant their own.
 _OURS = """
 SELECT CASE relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, oid::regclass::text FROM pg_class
 WHERE relkind IN ('r', 'p', 'v', 'm', 'S') AND pg_has_role(relowner, 'USAGE')
@@ -52,7 +52,7 @@ WHERE relkind IN ('r', 'p') AND relnamespace = quote_ident(current_schema())::re
 
 
 class NotSplit(Exception):
-    """An obstacle to the split, and the way out for an operator."""
+    """An obstacle to the split, and its remedy for an operator."""
 
 
 def split(
@@ -60,7 +60,7 @@ def split(
 ) -> list[str]:
     """Makes ``role`` own nothing and use all rows, in present and later tables. Returns the changes.
 
-    Rows of ``append_only`` tables are added and read. It may run again at any time, also while the service runs.
+    Rows of ``append_only`` tables can only be added and read. It is repeatable at any time, while the service runs too.
     """
     with owner.transaction():
         # Concurrent runs would change the same rights.
@@ -100,7 +100,7 @@ def _made(owner: psycopg.Connection[Any], role: str, password: str) -> str:
 
 
 def _taken_over(owner: psycopg.Connection[Any], role: str) -> list[str]:
-    """Gives the owner what the service's role has owned until now."""
+    """Transfers ownership from the service's role to the owner."""
     owned = (
         "SELECT count(*) FROM pg_class "
         "WHERE relkind IN ('r', 'p') AND relowner = quote_ident(%(role)s)::regrole"
@@ -123,7 +123,7 @@ def _taken_over(owner: psycopg.Connection[Any], role: str) -> list[str]:
 
 
 def _grant(owner: psycopg.Connection[Any], role: str, append_only: Sequence[str]) -> int:
-    """Grants the service's rights and takes all others; returns the number of tables."""
+    """Grants the service's rights and revokes all others; returns the number of tables."""
     [[schema, database, connects, uses, creates]] = _fetch(owner, _STANDING, role=role)
     names = {"role": role, "schema": schema, "database": database}
     if not connects:

@@ -1,11 +1,11 @@
-"""The settings of every session of the database, whatever its server, role or address says: limits and styles."""
+"""The settings of every database session, whatever its server, role or address sets: limits and styles."""
 
 import os
 from collections.abc import Mapping
 from typing import Any
 
-# How the server writes values and begins transactions. A role, a database and an address may have others, which the
-# driver and our statements do not know.
+# Output formats and transaction defaults. A role, a database or an address may set others, which the driver and our
+# statements do not expect.
 _STYLES = {
     "array_nulls": "on",
     "bytea_output": "hex",
@@ -21,15 +21,15 @@ STYLES = " ".join(f"-c {name}={value}" for name, value in _STYLES.items())
 
 
 def limit_statements(limits: str) -> None:
-    """Gives the limits to every connection of this process and its children; limits that are set already win."""
+    """Sets the limits of every connection of this process and its children; limits that are already set win."""
     os.environ["PGOPTIONS"] = f"{limits} {os.environ.get('PGOPTIONS', '')}".strip()
 
 
 def with_session(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a connection with all that its session needs.
+    """Returns the parameters of a connection with everything that its session needs.
 
-    The driver takes an address's ``options`` in place of ``PGOPTIONS``. Here both hold, and the server takes the last
-    of a name: the address's wins over a limit that it names, and our styles over all.
+    The driver uses an address's ``options`` instead of ``PGOPTIONS``. Here both apply, and the server takes the last
+    value of a name: limits of the address win over ours, and our styles over everything.
     """
     parts = os.environ.get("PGOPTIONS", ""), str(given.get("options") or ""), STYLES
     return {**given, "options": " ".join(filter(None, parts))}

@@ -1,7 +1,7 @@
-"""UUIDs of version 7, for tables that grow without end.
+"""UUIDs of version 7, for tables that grow indefinitely.
 
 The ids begin with the time, so that an index on them grows at its end. An index on random ids puts each new entry on
-another page, which a large table must read and log for every row.
+a different page, which must be read and logged for every row of a large table.
 """
 
 import os

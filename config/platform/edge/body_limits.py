@@ -1,7 +1,7 @@
-"""Limits the size of request bodies before reading them, and the time that they take.
+"""Limits the size of request bodies before reading them, and the time to receive them.
 
-A chunked body has no length and is counted while it is read, so that strangers cannot fill the memory. A body has half
-a minute and what its size takes at 10 KB/s, so that a few bytes now and then hold no connection for hours.
+A chunked body has no length and is counted while it is read, so that strangers cannot fill the memory. A body may take
+half a minute plus the time of its size at 10 KB/s, so that trickled bytes cannot hold a connection for hours.
 ``request.body`` stays the exact bytes.
 """
 
@@ -38,10 +38,10 @@ LIMITS: Mapping[str, int] = {
 }
 ELSEWHERE = 64 * KIB
 LENGTH_DIGITS = 12
-# The time for a body: so many seconds, and one for each so many bytes.
+# The time for a body: a fixed number of seconds, and its bytes at a minimum rate.
 GRACE_SECONDS = 30.0
 BYTES_A_SECOND = 10_000
-# A body without a length is read in such pieces, each of which moves its deadline.
+# A body without a length is read in pieces, each of which extends its deadline.
 PIECE = 16 * KIB
 
 Environ = dict[str, Any]
@@ -49,7 +49,7 @@ Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
 
 class BodyTooLarge(RequestTooLarge, RequestDataTooBig):
-    """The body has more bytes than the address allows; also an error of Django's, which Django handles."""
+    """The body has more bytes than the address allows; a subclass of Django's error, which Django handles."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -58,7 +58,7 @@ class BodyTooLarge(RequestTooLarge, RequestDataTooBig):
 
 
 class BodyTooSlow(RequestTimeout, BadRequest):
-    """The body did not arrive in time; also an error of Django's, which Django handles."""
+    """The body did not arrive in time; a subclass of Django's error, which Django handles."""
 
 
 def limit_of(path: str) -> int:
@@ -71,12 +71,12 @@ def is_too_large(length: str, path: str) -> bool:
     return len(length.lstrip("0")) > LENGTH_DIGITS or int(length) > limit_of(path)
 
 
-# Connections whose last body was given up: further bytes are its rest, no request.
+# Connections whose last body was abandoned: further bytes are its rest and no request.
 cut: WeakSet[socket.socket] = WeakSet()
 
 
 def with_readable_bodies(application: Application) -> Application:
-    """Wraps a WSGI application and mends headers of the body that Django reads before any middleware."""
+    """Wraps a WSGI application and corrects headers of the body that Django reads before any middleware."""
 
     def call(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         environ["CONTENT_TYPE"] = _safe_content_type(environ.get("CONTENT_TYPE", ""))
@@ -96,7 +96,7 @@ def with_readable_bodies(application: Application) -> Application:
 
 
 class BodyLimitMiddleware:
-    """Refuses a body that is too large or has no clear size, and an address with a NUL."""
+    """Refuses a body that is too large or of ambiguous size, and an address with a NUL."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -107,7 +107,7 @@ class BodyLimitMiddleware:
 
 
 class _Timed(io.RawIOBase):
-    """A body that has to arrive in time: in the seconds that ``size`` bytes may take."""
+    """A body that must arrive within the seconds that ``size`` bytes may take."""
 
     def __init__(self, environ: Environ, *, size: int) -> None:
         self._source = environ["wsgi.input"]
@@ -128,7 +128,7 @@ class _Timed(io.RawIOBase):
         return data
 
     def _stop_reading(self) -> None:
-        """Ends the connection's input, so that the server does not wait for the rest either."""
+        """Shuts the connection's input down, so that the server does not wait for the rest either."""
         if isinstance(self._connection, socket.socket):
             cut.add(self._connection)
             with suppress(OSError):
@@ -136,7 +136,7 @@ class _Timed(io.RawIOBase):
 
 
 class _Bounded(_Timed):
-    """A body without a length, counted while it is read; its time grows with its size."""
+    """A body without a length, counted while it is read; its deadline moves with its size."""
 
     def __init__(self, environ: Environ, limit: int) -> None:
         super().__init__(environ, size=0)
@@ -170,7 +170,7 @@ def _safe_content_type(content_type: str) -> str:
     if "*" in content_type:
         # An extended parameter (RFC 2231) would win over the one below.
         return ""
-    # The last charset counts. Django ignores an unknown one, and the parser of JSON refuses it.
+    # The last charset applies. Django ignores an unknown one, and the JSON parser refuses it.
     return f"{content_type}; charset={'utf-8' if charset == 'us-ascii' else 'unsupported'}"
 
 

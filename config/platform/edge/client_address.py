@@ -1,6 +1,6 @@
-"""Finds the address of the client: the one that rate limits count and the audit log keeps.
+"""Finds the address of the client, which rate limits count and the audit log records.
 
-``X-Forwarded-*`` and ``Forwarded`` are claims. The service believes them only if the peer, the other end of the
+``X-Forwarded-*`` and ``Forwarded`` are claims. The service trusts them only if the peer, the other end of the
 connection, is in ``TRUSTED_PROXIES``. From other peers they are removed, so that later code may trust them. A trusted
 proxy must set ``X-Forwarded-Proto`` itself and append the peer's address to ``X-Forwarded-For``, as nginx and cloud
 load balancers do.
@@ -50,12 +50,12 @@ def find(request: HttpRequest) -> None:
 
 
 def address_of(request: HttpRequest | Request) -> str:
-    """Returns the client's address in its shortest form, or the peer's where it was not looked for."""
+    """Returns the client's address in its shortest form, or the peer's if ``find`` has not run."""
     known: str | None = request.META.get(META_KEY)
     return known or str(_peer(request.META.get("REMOTE_ADDR") or ""))
 
 
-# The kernel reports peers, so nobody can fill the cache with invented ones.
+# The kernel reports peers, so clients cannot fill the cache with invented ones.
 @lru_cache(maxsize=1024)
 def _peer(remote_address: str) -> Address:
     return _parsed(remote_address) or LOOPBACK

@@ -1,6 +1,6 @@
-"""A client's connection, which sends the head of an answer together with the beginning of its body.
+"""A client's connection that sends the head of an answer together with the beginning of its body.
 
-gunicorn sends them apart, and most of what sending a small answer costs is to wake the other side.
+gunicorn sends them separately, and most of the cost of a small answer is waking the receiver.
 """
 
 from errno import EBADF
@@ -12,12 +12,12 @@ HEAD_BYTES = 256
 
 
 class ClientConnection(socket):
-    """After ``hold`` the next bytes wait for those that follow them, or for ``flush``."""
+    """Buffers the bytes after ``hold`` until more follow, or ``flush``."""
 
     _holds = False
     _held = b""
     _refuses_body = False
-    # The beginning of the request that comes, for an answer to one that cannot be read.
+    # The first bytes of the current request, for the answer to a malformed one.
     head = b""
 
     def hold(self) -> None:
@@ -35,7 +35,7 @@ class ClientConnection(socket):
         self._refuses_body, self.head = False, b""
 
     def refuse_body(self) -> None:
-        """Keeps back gunicorn's word that the client may send its body."""
+        """Suppresses gunicorn's ``100 Continue``."""
         self._refuses_body = True
 
     def send(self, data: Any, *args: Any, **options: Any) -> int:
@@ -49,7 +49,7 @@ class ClientConnection(socket):
             return
         if self._held:
             data, self._held = self._held + data, b""
-        # gevent's ``sendall`` first asks the system for the size of the connection's buffer, which a chunk fits.
+        # gevent's ``sendall`` first queries the size of the connection's buffer, which a chunk fits.
         sent = self.send(data, flags)
         if sent < len(data):
             super().sendall(memoryview(data)[sent:], flags)
@@ -64,7 +64,7 @@ class ClientConnection(socket):
         try:
             return super().recv(*args)
         except OSError as error:
-            # Lets gevent wake a waiting reader when a stopping worker shuts this side. Received bytes stay readable.
+            # gevent wakes a waiting reader when a stopping worker closes this side. Received bytes stay readable.
             if error.errno != EBADF or self.fileno() < 0:
                 raise
             return super().recv(*args)

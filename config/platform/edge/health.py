@@ -1,9 +1,9 @@
 """Health checks: ``/livez`` reports that the process runs, ``/healthz`` that it can do its work.
 
-The middleware answers both before host checks and https redirects, so that a probe may come over plain HTTP by address.
-``/healthz`` answers 503 when the database is away or the process stops, and 200 with the status ``degraded`` when only
-the cache is away. If no cache is configured, its check is ``not_configured`` and the status ``ok``: limits per process
-were chosen then.
+The middleware answers both before host checks and https redirects, so that a probe may use plain HTTP and an address.
+``/healthz`` answers 503 when the database is unavailable or the process stops, and 200 with the status ``degraded``
+when only the cache is unavailable. If no cache is configured, its check is ``not_configured`` and the status ``ok``:
+limits per process are a choice then.
 """
 
 import logging
@@ -52,7 +52,7 @@ class HealthMiddleware:
 class Probe:
     """Runs a check that may hang, in a separate thread and once at a time.
 
-    A caller waits at most ``seconds``. Callers that come while a check hangs wait for the same check, so that a frozen
+    A caller waits at most ``seconds``. Callers that arrive while a check hangs share that check, so that a frozen
     database costs one connection, however often an orchestrator probes it.
     """
 
@@ -84,12 +84,12 @@ class Probe:
             # Any error means that the database cannot answer.
             log.warning("health_check_failed", exc_info=True)
         finally:
-            # Also where the check is killed: no later one would begin.
+            # Set even where the check is killed: otherwise no later one would begin.
             outcome.set_result(succeeded)
 
 
 def _query_database() -> None:
-    """Runs the shortest query on this thread's connection, which then goes back to the pool."""
+    """Runs the shortest query on this thread's connection and returns it to the pool."""
     try:
         database_now()
     finally:
@@ -97,7 +97,7 @@ def _query_database() -> None:
 
 
 def begin_stop() -> None:
-    """From here on this process reports that it stops."""
+    """Makes this process report that it stops."""
     _stops.set()
 
 

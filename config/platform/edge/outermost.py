@@ -1,7 +1,7 @@
 """The outermost middleware: the parts of every request and every answer.
 
-Within it stands the library for pages of other origins (``CORS_ORIGINS``), so that such a page may read every answer, a
-refusal and a health check too.
+The CORS library (``CORS_ORIGINS``) runs inside it, so that pages of other origins can read every answer, refusals and
+health checks included.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ from django.http import HttpRequest, HttpResponseBase
 from config.platform.edge import client_address, request_log
 from config.platform.runtime import request_id
 
-# Browsers run and frame nothing of an answer. A page that needs more has a policy of its own.
+# Browsers neither run nor frame any part of an answer. A page that needs more sets its own policy.
 POLICY = "default-src 'none'; frame-ancestors 'none'"
-# Of a sign-out, for the browser. Not "cookies": those of every other host of the domain would go too.
+# Sent at a sign-out. Not "cookies": that would clear those of every other host of the domain.
 FORGET = {"Clear-Site-Data": '"cache", "storage"'}
 
 

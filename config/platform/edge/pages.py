@@ -1,4 +1,4 @@
-"""Django's middleware for people who sign in to pages, on those pages only.
+"""Applies Django's middleware of signed-in pages to those pages only.
 
 Callers of the API send a token with each request: they have no session, and no messages for a next page.
 """
@@ -17,8 +17,8 @@ from config.platform.problems.rendering import PAGES
 class PageMiddleware(SessionMiddleware, AuthenticationMiddleware, MessageMiddleware):
     """The session of an operator, or of a person who sets a password; its user, and messages for the next page.
 
-    One class of Django's three, as the admin's checks look for each. The second factor looks at the device of a session
-    when a page asks whether it was proved.
+    It inherits from three classes of Django's, because the admin's checks look for each. The second factor reads the
+    device of a session when a page asks whether it was proved.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:

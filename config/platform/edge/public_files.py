@@ -1,7 +1,7 @@
-"""Static files, and the API's schema compressed with them where the caller accepts gzip.
+"""Serves static files, and compresses them and the API's schema where the caller accepts gzip.
 
-These are the same for everybody. Answers to people are never compressed, because their length would tell of their
-content where an attacker chooses a part of it; nor are streams, which a compressor would hold back.
+Both are the same for everybody. Answers to people are never compressed, because an attacker who chooses a part of one
+could infer the rest from its length (BREACH); nor are streams, which a compressor would delay.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,13 @@ PLACES = ("/static/", "/v1/schema")
 
 
 class PublicFilesMiddleware(GZipMiddleware):
-    """Django's compression around the library for static files, for these addresses alone."""
+    """Wraps Django's compression around the library for static files, for these addresses only."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         super().__init__(WhiteNoiseMiddleware(get_response))
 
     def process_request(self, request: HttpRequest) -> None:
-        """Lets the ETag of a compressed file match (RFC 9110, 13.1.2); the library compares strongly."""
+        """Makes the ETag of a compressed file match (RFC 9110, 13.1.2); the library uses strong comparison."""
         tags = request.META.get("HTTP_IF_NONE_MATCH")
         if tags and request.path_info.startswith(PLACES):
             request.META["HTTP_IF_NONE_MATCH"] = tags.replace('W/"', '"')

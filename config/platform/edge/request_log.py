@@ -1,6 +1,6 @@
-"""The one log line of a request, once its answer or stream has ended.
+"""Writes one log line per request, once its answer or stream has ended.
 
-It names the route and never the path, which may carry a token.
+The line names the route and never the path, which may contain a token.
 """
 
 import logging
@@ -21,7 +21,7 @@ from config.platform.runtime.request_id import id_of
 
 
 class Refused(NamedTuple):
-    """A request that was answered with a problem. ``route`` as in the log line, ``user``: the id of its caller."""
+    """A request that was answered with a problem. ``route``: as in the log line. ``user``: the id of its caller."""
 
     problem: Problem
     path: str
@@ -32,11 +32,11 @@ class Refused(NamedTuple):
     at: datetime
 
 
-# Called with each refused request before its answer is sent, so they must be quick; composition registers them.
+# Callbacks for each refused request, before its answer is sent, so they must be quick; composition registers them.
 refused: list[Callable[[Refused], object]] = []
-# Likewise, with route, status and seconds of each request.
+# Likewise, for route, status and seconds of each request.
 answered: list[Callable[[str, int, float], object]] = []
-# Likewise, with each request as its answer begins.
+# Likewise, for each request as its answer begins.
 begun: list[Callable[[HttpRequest], object]] = []
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
@@ -51,7 +51,7 @@ def log_when_sent(request: HttpRequest, response: HttpResponseBase, started: flo
     if response.status_code == HTTPStatus.NOT_MODIFIED:
         # Django writes 0; RFC 9110, 8.6 allows the length of the full answer or none.
         del response.headers["Content-Length"]
-    # The server must be able to send a file by itself, so a file is not wrapped.
+    # A file is not wrapped, so that the server can use sendfile.
     if isinstance(response, StreamingHttpResponse) and not isinstance(response, FileResponse):
         response.streaming_content = _Stream(request, response, started)
     else:
@@ -95,11 +95,11 @@ class _Stream:
         return chunk
 
     def close(self) -> None:
-        """Called once by Django, after the answer was sent or its client has left."""
+        """Logs the request. Django calls it once, after the answer was sent or its client has disconnected."""
         request, response, started = self._facts
-        # They name the answer, which names this: a circle, and all of a call hangs on it.
+        # They refer to the answer, which refers to this: a cycle that would keep everything of a call alive.
         del self._facts, self._chunks
-        # The view may know better how its stream ended.
+        # The view may know more precisely how its stream ended.
         reported: Callable[[], str | None] = getattr(response, "how_ended", lambda: None)
         _log(request, response, started, self._size, reported() or self._ended)
 
@@ -108,7 +108,7 @@ def _log(
     request: HttpRequest, response: HttpResponseBase, started: float, size: int, ended: str | None
 ) -> None:
     try:
-        # Its traceback holds all of the request, and would be in a circle with the answer that names it.
+        # Its traceback refers to the whole request, and would form a cycle with the answer that refers to it.
         problem: Problem | None = vars(response).pop("problem", None)
         seconds, route = perf_counter() - started, route_of(request)
         facts = {
@@ -127,9 +127,9 @@ def _log(
             measure(route, response.status_code, seconds)
         if problem is not None:
             user, address = facts["user"], facts["address"]
-            asked = (request.path_info, route, user, str(address), id_of(request))
+            place = (request.path_info, route, user, str(address), id_of(request))
             for note in refused:
-                note(Refused(problem, *asked, timezone.now()))
+                note(Refused(problem, *place, timezone.now()))
     except Exception:
         # Django drops errors raised while it closes an answer.
         log.exception("request_without_facts")

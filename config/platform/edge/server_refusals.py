@@ -1,6 +1,6 @@
-"""Refusals of the server itself, before there is a request: problems, and pages where people look at pages.
+"""Bodies for gunicorn's own refusals, before there is a request: problems, or pages for addresses of pages.
 
-gunicorn decides what it refuses and with which status; only the words are ours.
+gunicorn decides which requests it refuses and with which status; this module replaces only the body.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ UNREADABLE = "The first line or a header of this request is not valid HTTP."
 
 
 class Unsent:
-    """A stand-in for a connection that records gunicorn's answer, for its status alone."""
+    """A stand-in for a connection that records gunicorn's answer, of which only the status is used."""
 
     def __init__(self) -> None:
         self._kept = b""
@@ -57,7 +57,7 @@ class Unsent:
 
 
 def refusal(status: int, *, head: bytes) -> bytes:
-    """The whole answer to a request that begins with ``head``, as far as that is known."""
+    """Returns the whole answer to a request whose known beginning is ``head``."""
     request = HttpRequest()
     request.path_info = _path(head)
     named = request_id.begin(request)
@@ -79,7 +79,7 @@ def refusal(status: int, *, head: bytes) -> bytes:
 
 
 def _path(head: bytes) -> str:
-    """The path in the first line of a request; also of ``GET https://host/path HTTP/1.1``."""
+    """Returns the path in the first line of a request, including ``GET https://host/path HTTP/1.1``."""
     words = head.split(b"\r\n", 1)[0].split(b" ")
     target = words[1].decode("latin-1") if len(words) > 1 else ""
     if "://" in target.partition("/")[0] + target[:9]:

@@ -1,4 +1,4 @@
-"""Settings that are addresses: of the service, its servers and its networks."""
+"""Parses the settings that are addresses: of the service, its servers and its networks."""
 
 import os
 import re
@@ -22,15 +22,15 @@ from config.platform.observability.syslog import PORTS, Receiver
 
 Network = IPv4Network | IPv6Network
 WEB = {"http", "https"}
-# A scheme and a host, as a browser writes an origin. Webviews have other schemes. Every sandboxed frame of any site is
-# "null", so that is none.
+# A scheme and a host, as a browser writes an origin. Webviews have schemes of their own. "null" is refused: every
+# sandboxed frame of any site sends it.
 ORIGIN = re.compile(r"file://|[a-z][a-z0-9+.-]*://[^/?#@*\s]+", re.IGNORECASE)
-# The IPv6 network of IPv4 addresses.
+# IPv4 addresses mapped into IPv6.
 MAPPED = IPv6Network("::ffff:0:0/96")
 
 FOLDER = re.compile(r"file:///[^?#]*", re.IGNORECASE)
 BUCKET = re.compile(r"[A-Za-z0-9._-]+")
-# The usual port of each kind of mail server.
+# The default port of each scheme of mail server.
 SUBMISSION_PORT = 587
 MAIL = {"smtp": 25, "smtps": 465, "submission": SUBMISSION_PORT, "submit": SUBMISSION_PORT}
 STARTTLS_PORTS = {25, SUBMISSION_PORT}
@@ -40,7 +40,7 @@ SECONDS = re.compile(r"[1-9]\d{0,3}", re.ASCII)
 
 
 def _split(value: str) -> SplitResult:
-    """The parts of an address, which has no line break: the library would drop it."""
+    """Splits an address; refuses line breaks, which the library would drop silently."""
     try:
         parts = urlsplit(value)
     except ValueError:
@@ -51,7 +51,7 @@ def _split(value: str) -> SplitResult:
 
 
 def _is_server(parts: SplitResult) -> bool:
-    """Returns whether an address has a possible host and port, and no character that none may have."""
+    """Returns whether an address has a valid host and port, and no space or fragment."""
     try:
         port = parts.port
     except ValueError:
@@ -67,7 +67,7 @@ def _is_server(parts: SplitResult) -> bool:
 
 @parser
 def host(value: str) -> str:
-    """An address or name to listen at; brackets of IPv6 are no part of it."""
+    """Parses the address or name to listen on; removes the brackets of an IPv6 address."""
     bare = value[1:-1] if value.startswith("[") and value.endswith("]") else value
     if bare and not is_host(bare):
         raise ValidationError(
@@ -78,7 +78,7 @@ def host(value: str) -> str:
 
 @parser
 def allowed_hosts(value: str) -> list[str]:
-    """``shell.example.com,.example.com,[::1]``: names as a browser sends them, or ``*`` for any."""
+    """Parses ``shell.example.com,.example.com,[::1]``: names as a browser sends them, or ``*`` for any."""
     hosts: list[str] = words(value)
     for each in hosts:
         bare = each[1:-1] if each.startswith("[") else each.removeprefix(".")
@@ -93,7 +93,7 @@ def allowed_hosts(value: str) -> list[str]:
 
 @parser
 def address(value: str) -> str:
-    """An absolute http(s) address, without a trailing slash. A scheme has no case."""
+    """Parses an absolute http(s) address and removes a trailing slash. The scheme is case-insensitive."""
     parts = _web(value)
     parameters(parts.query)
     return urlunsplit(parts).rstrip("/")
@@ -101,7 +101,7 @@ def address(value: str) -> str:
 
 @parser
 def own_address(value: str) -> str:
-    """The address of this service, whose host is written as browsers send it."""
+    """Parses the address of this service, whose host must be written as browsers send it."""
     parts = _split(address(value))
     if not (parts.hostname or "").isascii() or parts.username is not None:
         raise ValidationError(
@@ -121,26 +121,26 @@ def _web(value: str) -> SplitResult:
 
 
 def address_or_empty(value: str) -> None:
-    """Checks that an address, if there is one, is an absolute http(s) address."""
+    """Checks that an address is empty or an absolute http(s) address."""
     if value:
         address(value)
 
 
 def webhook_or_empty(value: str) -> None:
-    """Checks an address that may have any parameters, such as the key of a chat's webhook."""
+    """Checks that a webhook is empty or an http(s) address, which may have any parameters, such as a key."""
     if value:
         _web(value)
 
 
 def _refuse_insecure(address: str) -> None:
-    """Refuses http, which anybody on the way reads and changes, for all but this machine."""
+    """Refuses unencrypted http, except to this machine."""
     if _split(address).scheme == "http" and not is_loopback(address):
         raise ValidationError("Must be https; http is for loopback addresses.")
 
 
 @parser
 def origins(value: str) -> list[str]:
-    """Parses ``https://app.example.com,tauri://localhost,…``; refuses ``*`` and ``null``, which are every site."""
+    """Parses ``https://app.example.com,tauri://localhost,…``; refuses ``*`` and ``null``, which match every site."""
     origins: list[str] = words(value)
     if not all(ORIGIN.fullmatch(each) for each in origins):
         raise ValidationError(
@@ -155,7 +155,7 @@ def networks(value: str) -> list[Network]:
 
 
 def parsed_network(value: str) -> Network:
-    """Parses a network; an IPv4 network that is written as IPv6 counts as IPv4, as addresses do."""
+    """Parses a network; an IPv4 network mapped into IPv6 becomes IPv4, as client addresses do."""
     try:
         network = ip_network(value.strip(), strict=False)
     except ValueError:
@@ -201,10 +201,10 @@ def _lists_hosts(query: str) -> bool:
 
 
 def _options(query: str, parsed: Mapping[str, Any]) -> dict[str, Any]:
-    """The driver's options with all ``options`` and ``currentSchema`` together; the library keeps one of them."""
+    """Joins every ``options`` and ``currentSchema`` into one driver option; the library would keep only one of them."""
     forms = {"options": "{}", "currentSchema": "-c search_path={}"}
-    given = [forms[name].format(value) for name, value in parse_qsl(query) if name in forms]
-    return {"OPTIONS": {**parsed, "options": " ".join(given)}} if given else {}
+    options = [forms[name].format(value) for name, value in parse_qsl(query) if name in forms]
+    return {"OPTIONS": {**parsed, "options": " ".join(options)}} if options else {}
 
 
 @parser
@@ -213,9 +213,10 @@ def replica_url(value: str) -> dict[str, Any] | None:
 
 
 def owner_address(local: Path | None = None) -> str:
-    """``DATABASE_OWNER_URL``; empty without one. Only what changes the schema reads it, and is given it.
+    """Returns ``DATABASE_OWNER_URL``, or an empty text. Only commands that change the schema call this.
 
-    ``local``: the file of a local run. Its owner does not own the tables of another ``DATABASE_URL``.
+    ``local``: the environment file of a local run. It is not read where ``DATABASE_URL`` is set: the owner that it
+    names does not own the tables of another database.
     """
     reader = Environment()
     if local is not None and {"DATABASE_URL", "DATABASE_URL_FILE"}.isdisjoint(os.environ):
@@ -238,7 +239,7 @@ def owner_address(local: Path | None = None) -> str:
 
 @parser
 def redis_address(value: str) -> str:
-    """The address of a Redis, which may be empty. A scheme has no case."""
+    """Parses the address of a Redis server, which may be empty. The scheme is case-insensitive."""
     scheme, colon, rest = value.partition(":")
     normal = f"{scheme.lower()}{colon}{rest}"
     try:
@@ -255,7 +256,7 @@ def redis_address(value: str) -> str:
 
 @parser
 def storage_url(value: str) -> dict[str, str]:
-    """``file:///path`` or ``s3://bucket[/prefix]?endpoint=…&region=…``, as the parts that matter."""
+    """Parses ``file:///path`` or ``s3://bucket[/prefix]?endpoint=…&region=…`` into its parts."""
     parts = _split(value)
     if parts.scheme == "file" and FOLDER.fullmatch(value):
         return {"kind": "file", "path": unquote(parts.path)}
@@ -272,7 +273,7 @@ def storage_url(value: str) -> dict[str, str]:
 
 @parser
 def syslog_url(value: str) -> Receiver | None:
-    """``tls://host``, ``tcp://host`` or ``udp://host``, with a port or without, or ``unix:///path``; empty is None."""
+    """Parses ``tls://``, ``tcp://`` or ``udp://host``, with an optional port, or ``unix:///path``; empty is None."""
     if not value:
         return None
     parts = _split(value)
@@ -291,7 +292,7 @@ def syslog_url(value: str) -> Receiver | None:
 
 
 def sentry_dsn(value: str) -> None:
-    """Checks the address of error reports as the library does that sends them; it may be empty."""
+    """Checks the address of error reports as the library that sends them does; it may be empty."""
     if not value:
         return
     parts = _split(value)
@@ -303,12 +304,12 @@ def sentry_dsn(value: str) -> None:
 
 @parser
 def email_url(value: str) -> dict[str, Any]:
-    """``smtp://…``, ``smtps://…``, ``submission://…`` or ``file:///path`` as Django's EMAIL_* settings."""
+    """Parses ``smtp://…``, ``smtps://…``, ``submission://…`` or ``file:///path`` into Django's EMAIL_* settings."""
     parts = _split(value)
     if parts.scheme == "file" and FOLDER.fullmatch(value):
         return {"EMAIL_BACKEND": FILES_OF_MAIL, "EMAIL_FILE_PATH": unquote(parts.path)}
     is_server = _is_server(parts) or value.lower() in {"smtp:", "smtp://"}
-    # What would be a path is the rest of a password with a slash.
+    # A path can only be the rest of a password with an unescaped slash.
     if parts.scheme not in MAIL or not is_server or parts.path.strip("/"):
         raise ValidationError(
             "Must be smtp://user:password@host:port, smtps://…, submission://… or file:///path. "
@@ -322,32 +323,37 @@ def email_url(value: str) -> dict[str, Any]:
 
 
 def _mail_server(parts: SplitResult) -> dict[str, Any]:
-    """The settings of a mail server. ``smtps`` is TLS from the first byte (RFC 8314), ``submission`` STARTTLS."""
-    given = {
-        name: told.lower()
-        for name, told in parameters(parts.query, "ssl", "tls", "timeout").items()
+    """Returns the settings of a mail server. ``smtps`` is implicit TLS (RFC 8314), ``submission`` is STARTTLS."""
+    options = {
+        name: value.lower()
+        for name, value in parameters(parts.query, "ssl", "tls", "timeout").items()
     }
-    switches, seconds = {given.get("ssl", ""), given.get("tls", "")}, given.get("timeout", "20")
+    switches, seconds = (
+        {options.get("ssl", ""), options.get("tls", "")},
+        options.get("timeout", "20"),
+    )
     if not switches <= ON | OFF or not SECONDS.fullmatch(seconds):
         raise ValidationError(
             "ssl=true is TLS from the first byte, tls=true STARTTLS; timeout is a number of seconds."
         )
-    at_once = parts.scheme == "smtps" or given.get("ssl") in ON
-    upgraded = not at_once and (MAIL[parts.scheme] == SUBMISSION_PORT or given.get("tls") in ON)
+    is_implicit = parts.scheme == "smtps" or options.get("ssl") in ON
+    is_upgraded = not is_implicit and (
+        MAIL[parts.scheme] == SUBMISSION_PORT or options.get("tls") in ON
+    )
     return {
         "EMAIL_BACKEND": "django.core.mail.backends.smtp.EmailBackend",
         "EMAIL_HOST": parts.hostname or "localhost",
-        "EMAIL_PORT": parts.port or (MAIL["smtps"] if at_once else MAIL[parts.scheme]),
+        "EMAIL_PORT": parts.port or (MAIL["smtps"] if is_implicit else MAIL[parts.scheme]),
         "EMAIL_HOST_USER": unquote(parts.username or ""),
         "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
-        "EMAIL_USE_SSL": at_once,
-        "EMAIL_USE_TLS": upgraded,
+        "EMAIL_USE_SSL": is_implicit,
+        "EMAIL_USE_TLS": is_upgraded,
         "EMAIL_TIMEOUT": int(seconds),
     }
 
 
 def certificates(value: str) -> None:
-    """Checks that a path, if there is one, leads to a file of PEM certificates."""
+    """Checks that a path is empty or names a file of PEM certificates."""
     try:
         usable = not value or bool(create_default_context(cafile=value).get_ca_certs())
     except OSError:

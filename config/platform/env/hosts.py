@@ -1,10 +1,10 @@
-"""Hosts of addresses: this machine, and those of private networks. No name is looked up."""
+"""Classifies hosts of addresses: loopback and private ones. No name is resolved."""
 
 import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import urlsplit
 
-# Endings of names that no public name server answers, then of public ones that lead to an address within the name.
+# Suffixes that public DNS does not resolve, then public services that resolve to an address within the name.
 PRIVATE_ENDINGS = (
     ".localhost", ".localdomain", ".local", ".internal", ".intranet", ".private", ".corp", ".home", ".lan",
     ".home.arpa", ".svc", ".cluster", ".consul",
@@ -15,7 +15,7 @@ LABEL = re.compile(r"(?!-)[\w-]{1,63}(?<!-)")
 
 
 def is_host(host: str) -> bool:
-    """Returns whether a text can be a host: an address, or a name, whose last label is no number, as in browsers."""
+    """Returns whether a text can be a host: an IP address, or a name whose last label is no number, as in browsers."""
     if _literal(host):
         return True
     labels = host.removesuffix(".").split(".")
@@ -30,9 +30,9 @@ def is_loopback(address: str) -> bool:
 
 
 def is_private(address: str) -> bool:
-    """Returns whether the host of an address is this machine or one that the public internet does not reach.
+    """Returns whether the host of an address is this machine or unreachable from the public internet.
 
-    A name without a dot is one of a local network.
+    A name without a dot belongs to a local network.
     """
     host = _host(address)
     if literal := _literal(host):

@@ -1,4 +1,4 @@
-"""The query of an address: parameters that its reader knows, each once. None is repeated: it may be of a password."""
+"""Parses the query of an address: known parameters, each once. No error repeats one: it may be part of a password."""
 
 from urllib.parse import parse_qsl
 
@@ -6,7 +6,7 @@ from environs import ValidationError
 from psycopg import pq
 
 ESCAPED = "Within a user or password, / ? # @ : and % are written %2F %3F %23 %40 %3A and %25."
-# Of Django, psycopg and the library that reads the address, beside those of libpq.
+# Parameters of Django, psycopg and dj-database-url, in addition to those of libpq.
 OURS = {
     "assume_role",
     "currentSchema",
@@ -19,7 +19,7 @@ SSL_MODES = {"disable", "allow", "prefer", "require", "verify-ca", "verify-full"
 
 
 def parameters(query: str, *known: str) -> dict[str, str]:
-    """The parameters by name. Raises ``ValidationError`` for any but the ``known`` ones."""
+    """Returns the parameters by name. Raises ``ValidationError`` for any but the ``known`` ones."""
     names = " and ".join(f"{each}=…" for each in known)
     may = f"After `?` there may be {names}, each once." if known else "A `?` has no place in it."
     return _parsed(query, set(known), f"{may} {ESCAPED}")

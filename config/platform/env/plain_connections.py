@@ -1,7 +1,7 @@
-"""Servers elsewhere are reached by TLS, and a Redis by a password too, unless ``PLAIN_CONNECTIONS`` names them.
+"""Requires TLS to remote servers, and a password for a remote Redis, unless ``PLAIN_CONNECTIONS`` names them.
 
-What goes over the wire are people's rows, hashes and the counters of rate limits. On this machine, sockets included,
-nobody else listens. No name is looked up.
+These connections carry personal data, password hashes and the counters of rate limits. Connections within this machine,
+Unix sockets included, are exempt. No name is resolved.
 """
 
 import os
@@ -17,14 +17,14 @@ from config.platform.env.reading import parser
 from config.platform.env.values import words
 
 DATABASE, CACHE = "database", "cache"
-# Modes of PostgreSQL's client that do not go on in the clear.
+# Modes of PostgreSQL's client that never fall back to plain text.
 ENCRYPTED = frozenset({"require", "verify-ca", "verify-full"})
 ALLOW = "or, on a network that is yours alone, allow it: PLAIN_CONNECTIONS={}."
 
 
 @parser
 def plain_connections(value: str) -> frozenset[str]:
-    """``database,cache``: those of the two that may be reached in the clear."""
+    """Parses ``database,cache``: the servers that may be reached without TLS."""
     named = frozenset(words(value))
     if not named <= {DATABASE, CACHE}:
         raise ValidationError("Must be database, cache, both with a comma, or empty.")
@@ -34,9 +34,9 @@ def plain_connections(value: str) -> frozenset[str]:
 def faults(
     databases: Mapping[str, Mapping[str, Any] | None], cache_url: str, *, allowed: Collection[str]
 ) -> dict[str, str]:
-    """A sentence for each variable whose server is reached in the clear and may not be.
+    """Returns a sentence for each variable whose server must not be reached without TLS.
 
-    ``databases``: Django's settings of each by its variable.
+    ``databases``: Django's settings of each database, by variable.
     """
     found = {}
     if DATABASE not in allowed:
@@ -57,7 +57,7 @@ def _is_plain(database: Mapping[str, Any]) -> bool:
 
 
 def _lack(address: str) -> str:
-    """Names what the way to a Redis lacks; "" on this machine, or where it lacks nothing."""
+    """Names what the connection to a Redis lacks; "" on this machine, or where it lacks nothing."""
     scheme = address.partition(":")[0].lower()
     if scheme == "unix":
         return ""
@@ -66,22 +66,22 @@ def _lack(address: str) -> str:
         hosts, has_password = [host for host, _ in nodes], "password" in user
     else:
         parts = urlsplit(address)
-        given = parse_qs(parts.query)
+        options = parse_qs(parts.query)
         hosts = [parts.hostname or ""]
-        has_password = bool(parts.password) or not given.keys().isdisjoint(
+        has_password = bool(parts.password) or not options.keys().isdisjoint(
             {"password", "ssl_certfile"}
         )
     if all(map(_is_here, hosts)):
         return ""
     if scheme != "rediss":
-        # The client of a sentinel set or a cluster knows no TLS.
+        # The client of a sentinel set or a cluster does not support TLS.
         single = "TLS: use rediss://"
         return single if scheme == "redis" else "TLS, which only a single server (rediss://) has"
     return "" if has_password else "a password: write rediss://:password@host"
 
 
 def _is_here(host: str) -> bool:
-    """Returns whether a host is this machine: none, a socket's folder or a loopback address."""
+    """Returns whether a host is this machine: empty, a socket's folder or a loopback address."""
     if not host or host.startswith(("/", "@")):
         return True
     return is_loopback(f"//[{host}]" if ":" in host else f"//{host}")

@@ -1,10 +1,10 @@
-"""The ports of one service: each has one of its own."""
+"""Checks that the ports of one service differ."""
 
 from ipaddress import ip_address
 
 
 def faults(*, host: str, port: int, web: int | None, worker: int | None) -> dict[str, str]:
-    """Sentences about ports that meet, by variable. 0 is any free port."""
+    """Returns a sentence for each variable whose port is taken by another; 0 is any free port."""
     found = {}
     if web is not None and web == port:
         found["METRICS_PORT"] = "Must differ from PORT."
@@ -16,7 +16,7 @@ def faults(*, host: str, port: int, web: int | None, worker: int | None) -> dict
 
 
 def _is_every_address(host: str) -> bool:
-    """As in containers, of which each has such an address for itself."""
+    """Returns whether a host is the unspecified address, as in containers, which do not share it."""
     try:
         return ip_address(host).is_unspecified
     except ValueError:

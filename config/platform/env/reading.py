@@ -1,8 +1,8 @@
-"""The environment, read once at start by typed readers that fail loudly.
+"""Reads the environment once at start, with typed readers that fail loudly.
 
-Every variable can be given as ``NAME_FILE`` instead: the name of a file that holds the value. A value that cannot work
-ends the start, and its sentence says how to write it. :func:`seal` reports all faults together, so that an operator
-mends them in one go; no report repeats a value.
+Every variable can be given as ``NAME_FILE`` instead: the name of a file that holds the value. An invalid value stops
+the start with a sentence that says how to write it. :func:`seal` reports all faults together, so that an operator can
+fix them in one go; no report repeats a value.
 """
 
 import os
@@ -15,7 +15,7 @@ from environs import EnvValidationError, FileAwareEnv, ValidationError
 
 Parse = TypeVar("Parse", bound=Callable[..., Any])
 
-# What a shell takes away and a file of `docker --env-file` keeps; also what word processors write.
+# Quotes that a shell removes and `docker --env-file` keeps, and those that word processors write.
 QUOTES = {
     '"': '"',
     "'": "'",
@@ -23,13 +23,13 @@ QUOTES = {
     "\N{LEFT DOUBLE QUOTATION MARK}": "\N{RIGHT DOUBLE QUOTATION MARK}",
     "\N{LEFT SINGLE QUOTATION MARK}": "\N{RIGHT SINGLE QUOTATION MARK}",
 }
-# What a shell and Compose take away, and a file of `docker --env-file` or systemd keeps.
+# A comment that a shell and Compose remove, and `docker --env-file` and systemd keep.
 COMMENT = re.compile(r"(?:^|\s)#\s")
 BYTE_ORDER_MARK = "\ufeff"
 
 
 def plain(value: str) -> str:
-    """A value without blanks and line breaks around it. Quotes around it and a comment beside it are refused."""
+    """Strips surrounding white space from a value. Refuses surrounding quotes and a trailing comment."""
     bare = value.strip().removeprefix(BYTE_ORDER_MARK).strip()
     if len(bare) > 1 and QUOTES.get(bare[0]) == bare[-1]:
         raise ValidationError(
@@ -43,7 +43,7 @@ def plain(value: str) -> str:
 
 
 class Environment:
-    """The library's reader, which reports a file that cannot be read with all other faults."""
+    """Wraps the library's reader, so that an unreadable file is reported with all other faults."""
 
     def __init__(self) -> None:
         self._reader = FileAwareEnv(eager=False, strip_whitespace=True)
@@ -63,7 +63,7 @@ class Environment:
         return read
 
     def faults(self) -> dict[str, list[str]]:
-        """Ends the reading; returns what is wrong with each variable."""
+        """Ends the reading; returns the faults of each variable."""
         try:
             self._reader.seal()
         except EnvValidationError as error:
@@ -75,14 +75,14 @@ env = Environment()
 
 
 def seal(combined: Mapping[str, str]) -> None:
-    """Ends the reading: exits with one report of everything missing or wrong, if there is anything.
+    """Ends the reading; exits with one report if anything is missing or wrong.
 
-    ``combined``: sentences about variables that do not fit together.
+    ``combined``: sentences about variables that contradict each other, by variable.
     """
     faults = {**{name: [said] for name, said in combined.items()}, **env.faults()}
     lines = [f"  {name}: {' '.join(map(str, faults[name]))}" for name in sorted(faults)]
     if lines:
-        # Without a traceback, which would bury the names for the person who starts the server.
+        # SystemExit prints no traceback, which would bury the names of the variables.
         raise SystemExit(
             "The service cannot start; its environment is incomplete or too weak:\n"
             + "\n".join(lines)
@@ -90,7 +90,7 @@ def seal(combined: Mapping[str, str]) -> None:
 
 
 def parser(parse: Parse) -> Parse:
-    """Registers ``env.<its name>``: a parser whose errors name the expected form and never the given value."""
+    """Registers a parser as ``env.<its name>``; its errors name the expected form and never the given value."""
 
     @wraps(parse)
     def of_given(value: Any, **kwargs: Any) -> Any:
@@ -102,7 +102,7 @@ def parser(parse: Parse) -> Parse:
 
 @parser
 def text(value: str, *, check: Callable[[str], Any] | None = None) -> str:
-    """A text as it stands, once ``check`` takes it. An absent one is the default, which nothing checks."""
+    """Returns a text unchanged once ``check`` accepts it. The default of an absent one is not checked."""
     if check and isinstance(value, str):
         check(value)
     return value

@@ -1,4 +1,4 @@
-"""Secrets in files, which operators may replace while the service runs."""
+"""Secrets in files that operators may replace while the service runs."""
 
 import logging
 import os
@@ -12,16 +12,16 @@ from environs import ValidationError, validate
 from config.platform.env.reading import env, plain
 
 log = logging.getLogger(__name__)
-# A file that is replaced by being written over is empty for a moment.
+# A file that is overwritten in place is empty for a moment.
 REPLACED_WITHIN_NS = 1_000_000_000
 NOT_EMPTY = validate.Length(min=1, error="Must not be empty.")
 
 
 class Secret:
-    """A value that may live in a file which operators replace while the service runs.
+    """A secret that may be in a file which operators replace while the service runs.
 
-    Calling it returns the current value; a changed file is read again. An optional secret may be emptied as well.
-    ``repr`` shows the name only.
+    Calling it returns the current value; a changed file is read again. The file of an optional secret may be emptied.
+    ``repr`` shows only the name.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Secret:
         return self._value
 
     def _read(self, path: Path, stamp: tuple[int, int, int] | None) -> None:
-        """Takes the value of the file; an unusable one changes nothing and is logged once."""
+        """Reads the value from the file; an invalid one is logged once and changes nothing."""
         value = self._usable(path)
         if value == "" and stamp and _is_fresh(stamp):
-            # The file may be in the middle of being written. If not, a later call takes the empty value.
+            # The file may be half written. If it is not, a later call takes the empty value.
             return
         self._stamp = stamp
         if value is None:

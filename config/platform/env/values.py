@@ -1,4 +1,4 @@
-"""Settings that are no addresses: numbers, words, keys and lists."""
+"""Parses the settings that are no addresses: numbers, words, keys and lists."""
 
 import datetime as dt
 import math
@@ -17,15 +17,15 @@ from config.platform.env.reading import parser
 from config.platform.env.secret_files import NOT_EMPTY
 
 RATE = re.compile(r"[1-9]\d*/([1-9]\d*)?[smhd]", re.ASCII)
-# A host may be one word, as in an office.
+# A host may be a single label, as on an office network.
 EMAIL = re.compile(r"[^\s@,;<>]+@[^\s@,;<>]+")
 TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
-# None of a key, a customer or a subscription, which are pasted in its place.
+# Ids of keys, customers and subscriptions are excluded: people paste them by mistake.
 STRIPE_ID = re.compile(r"(?!(?:[spr]k|whsec|cus|sub|si|acct)_)[\w-]{1,255}", re.ASCII)
 MINISIGN_KEY_BYTES = 2 + 8 + 32
-# A century at most.
+# A century.
 MOST_DAYS = 36_500
-# A year: more than anything here waits, and less than what no clock of the system can count.
+# A year: longer than any wait here, and within what every system clock can represent.
 MOST_SECONDS = 31_536_000.0
 # As long as Django's own keys, and as 24 random bytes in base64.
 KEY_LENGTH, SECRET_LENGTH = 50, 32
@@ -45,7 +45,7 @@ CDN_PURGE_FORM = validate.Regexp(
 
 
 def one_of(*values: str, or_empty: bool = False) -> validate.Validator:
-    """One of these values."""
+    """Returns a validator of one of these values."""
     allowed = ("", *values) if or_empty else values
     return validate.OneOf(allowed, error=f"Must be {' or '.join(values)}.")
 
@@ -60,7 +60,7 @@ LIMIT_NAME = one_of("max_tokens", "max_completion_tokens", or_empty=True)
 
 @parser
 def whole(value: str | int | None, *, least: int, most: int) -> int | None:
-    """A whole number. An absent one is the default, whatever that is."""
+    """Parses a whole number. An absent one is the default, which is not checked."""
     if not isinstance(value, str):
         return value
     try:
@@ -80,14 +80,14 @@ def number(
     most: float = MOST_SECONDS,
     above: bool = False,
 ) -> float | None:
-    """A finite number from ``least`` to ``most``, or with ``above`` more than ``least``. Without one, the default."""
+    """Parses a finite number from ``least`` (with ``above``, exclusive) to ``most``. An absent one is the default."""
     if not isinstance(value, str):
         return value
     try:
         number = float(value)
     except ValueError:
         number = math.nan
-    # Nothing compares with what is no number.
+    # Every comparison with NaN is false.
     if not (least <= number <= most) or (above and number == least):
         said = "above" if above else "from"
         raise ValidationError(f"Must be a number {said} {least:g} to {most:.10g}, as in 60 or 2.5.")
@@ -107,13 +107,13 @@ def pairs(value: str) -> Iterator[tuple[str, str]]:
 
 
 def sender(value: str) -> None:
-    """Checks a sender of mail: an email address, with a name before it or without."""
+    """Checks a sender of mail: an email address, with an optional name before it."""
     _mailbox(value, "Must be an email address, or a name and the address in <>.")
 
 
 @parser
 def emails(value: str) -> list[str]:
-    """``ops@example.com,…``: one email address or several."""
+    """Parses ``ops@example.com,…``: one email address or several."""
     emails: list[str] = words(value)
     NOT_EMPTY(emails)
     for each in emails:
@@ -122,7 +122,7 @@ def emails(value: str) -> list[str]:
 
 
 def _mailbox(value: str, otherwise: str) -> None:
-    """Checks an address by Django's own check before sending, and that it has a host."""
+    """Checks an address as Django does before sending, and that it has a host."""
     try:
         sanitize_address(value, "utf-8")
     except ValueError:
@@ -133,7 +133,7 @@ def _mailbox(value: str, otherwise: str) -> None:
 
 @parser
 def second_factor(value: str, *, address: str) -> bool:
-    """Parses ``required``, or ``off``, which is for a service that only its own machine reaches."""
+    """Parses ``required``, or ``off``, which only a service on a loopback address may have."""
     if value not in {"required", "off"}:
         raise ValidationError("Must be required or off.")
     if value == "off" and not is_loopback(address):
@@ -163,7 +163,7 @@ def claims(value: str) -> dict[str, str]:
 
 @parser
 def time_of_day(value: str) -> dt.time | None:
-    """``HH:MM``; empty is None."""
+    """Parses ``HH:MM``; empty is None."""
     if not value:
         return None
     if not TIME_OF_DAY.fullmatch(value):
@@ -173,7 +173,7 @@ def time_of_day(value: str) -> dt.time | None:
 
 @parser
 def days_or_none(value: str) -> int | None:
-    """A number of days, or ``none``."""
+    """Parses a number of days, or ``none``."""
     if value.lower() == "none":
         return None
     try:
@@ -184,7 +184,7 @@ def days_or_none(value: str) -> int | None:
 
 @parser
 def minisign_key(value: str) -> bytes | None:
-    """The 42 bytes of a minisign public key: its line, its two-line file, or that file in base64; empty is None."""
+    """Returns the 42 bytes of a minisign public key (key line, .pub file, or that in base64), or None if empty."""
     if not value:
         return None
     lines = value.splitlines()
@@ -200,7 +200,7 @@ def minisign_key(value: str) -> bytes | None:
 
 
 def _unwrapped(value: str) -> list[str]:
-    """Returns the lines of a file in base64, as Tauri writes a key; any other value stays as it is."""
+    """Returns the lines of a file in base64, as Tauri writes a key; returns any other value unchanged."""
     try:
         text = b64decode(value, validate=True).decode()
     except ValueError:
@@ -209,7 +209,7 @@ def _unwrapped(value: str) -> list[str]:
 
 
 def fernet_keys(value: str) -> None:
-    """Checks at the start, not at the first sign-in, that there is a key and that each can encrypt."""
+    """Checks that there is a key and that each can encrypt, so that a bad one stops the start, not a sign-in."""
     try:
         usable = bool([Fernet(key) for key in words(value)])
     except ValueError:
@@ -220,7 +220,7 @@ def fernet_keys(value: str) -> None:
 
 @parser
 def stripe_products(value: str) -> list[str]:
-    """Returns ids of Stripe's products and prices, which an owner may have chosen freely."""
+    """Parses ids of Stripe products and prices; custom ids may have any form."""
     ids = words(value)
     if not all(STRIPE_ID.fullmatch(each) for each in ids):
         raise ValidationError("Must be ids of products or prices, as in prod_Nf1…,price_1Mo….")
@@ -228,19 +228,19 @@ def stripe_products(value: str) -> list[str]:
 
 
 def label(value: str) -> None:
-    """Checks that a text can be shown in one line."""
+    """Checks that a text fits a label of one line."""
     if len(value) > LABEL_LENGTH or not value.isprintable():
         raise ValidationError(f"Must be at most {LABEL_LENGTH} printable characters.")
 
 
 def long_key(value: str) -> None:
-    """Checks that a key can sign."""
+    """Checks that a signing key is long enough."""
     NOT_EMPTY(value)
     LONG_KEY(value)
 
 
 def one_line_or_empty(value: str) -> None:
-    """Checks that a name has no line break or other sign that cannot be seen."""
+    """Checks that a name has no line break or other unprintable character."""
     if not value.isprintable():
         raise ValidationError("Must be one line of printable characters.")
 
@@ -251,6 +251,6 @@ def one_line(value: str) -> None:
 
 
 def publish_secrets(value: str) -> None:
-    """Checks that no publish secret can be guessed."""
+    """Checks that every publish secret is too long to guess."""
     if any(len(each) < SECRET_LENGTH for each in words(value)):
         raise ValidationError(f"Each secret must have at least {SECRET_LENGTH} characters.")

@@ -1,35 +1,35 @@
-"""The framing of a body: in chunks, of a length, or up to the end of the connection (RFC 9112, 6 and 7.1)."""
+"""Decodes the framing of a body: chunked, by length, or up to the end of the connection (RFC 9112, 6 and 7.1)."""
 
 import re
 from http.client import HTTPException, IncompleteRead
 
-# The end of the chunk before, and the line with the size of the next; extensions mean nothing.
+# The end of the previous chunk, and the line with the size of the next; extensions are ignored.
 _SIZE = re.compile(rb"\r\n0*([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
 _CRLF = b"\r\n"
 _LONGEST_LINE = 16 * 1024
 
 
 class BadChunk(HTTPException):
-    """A body in chunks breaks the rules of HTTP."""
+    """A chunked body is malformed."""
 
 
 class Body:
-    """Takes the framing off the bytes of a connection, as they come.
+    """Removes the framing from the bytes of a connection as they arrive.
 
-    ``ended`` once the body is whole; ``is_followed`` where bytes came after its end.
+    ``ended``: the body is complete. ``is_followed``: more bytes arrived after its end.
     """
 
     def __init__(self, *, chunked: bool, length: int | None) -> None:
-        # Bytes of the body or chunk that are missing; None up to the end of the connection.
+        # Missing bytes of the body or chunk; None for a body up to the end of the connection.
         self._left = 0 if chunked and length != 0 else length
         self._chunked = chunked and length != 0
-        # As if a chunk had ended before the first.
+        # The line break that would end a chunk before the first.
         self._rest = _CRLF
         self._is_last = self.is_followed = False
         self.ended = length == 0
 
     def decode(self, data: bytes) -> bytes:
-        """Returns the bytes of the body in these; no bytes are the end of the connection.
+        """Returns the decoded bytes; empty data is the end of the connection.
 
         Raises ``IncompleteRead`` or ``BadChunk``.
         """
@@ -37,7 +37,7 @@ class Body:
             self.ended = not data
             return data
         if not data and self._is_last:
-            # Only the line behind the last chunk is missing. The connection is of no further use.
+            # Only the line after the last chunk is missing. The connection cannot be reused.
             self.ended = self.is_followed = True
             return b""
         if not data:
@@ -64,7 +64,7 @@ class Body:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _check_rest(self) -> None:
-        """Looks at the bytes behind the last whole chunk: the end, or the beginning of another chunk's line."""
+        """Checks the bytes after the last whole chunk: the end, or the beginning of the next chunk's line."""
         rest = self._rest
         if self._is_last:
             # Trailers, and an empty line.

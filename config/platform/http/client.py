@@ -1,4 +1,4 @@
-"""HTTP connections to other services: verified, kept for reuse, and limited in time from name look-up on.
+"""HTTP connections to other services: verified, pooled, and limited in time from name resolution on.
 
 Subclasses of the connections of ``requests`` and urllib3 record the progress of a request, which decides whether a
 retry is safe, and refuse answers whose heads leave the end of the body ambiguous.
@@ -22,13 +22,13 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from config.platform.runtime.greenlets import within
 
-# Connections kept for reuse, per server. More may be open; beyond this they are not kept.
+# Connections pooled per server. More may be open; those are closed after use.
 KEPT_CONNECTIONS = 4096
-# A connection that was idle for longer is not used again: servers and address translators drop such, some silently,
-# and a request lost in that way cannot safely be repeated. Several common servers close theirs after 5 s.
+# A connection that was idle for longer is not reused: servers and NAT devices drop idle connections, some silently, and
+# a request lost that way cannot safely be repeated. Several common servers close theirs after 5 s.
 MAX_IDLE_SECONDS = 4.0
-# Seconds of silence after which the operating system probes the other end, and between probes. A one-shot answer may
-# take minutes without a byte.
+# Seconds of silence before the first TCP keep-alive probe, and between probes. A one-shot answer may take minutes
+# without a byte.
 PROBE_SECONDS = 30
 
 _KEEP_ALIVE = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)] + [
@@ -40,20 +40,20 @@ _LENGTH = re.compile(r"[0-9]{1,15}")
 
 
 class UnclearHead(HTTPException):
-    """The head of an answer breaks the rules of HTTP."""
+    """The head of an answer is malformed or ambiguous."""
 
 
 class Abandoned(HTTPException):
-    """The caller has left before the request was sent."""
+    """The caller disconnected before the request was sent."""
 
 
 class Limits(NamedTuple):
     """The limits of an exchange: seconds, times on the monotonic clock, and bytes.
 
-    `connect_timeout` covers name look-up, connection and TLS together, `address_timeout` one address of the name;
+    `connect_timeout` covers name resolution, connection and TLS together, `address_timeout` one address of the name;
     `first_byte_timeout` each silence from there to the first byte of the body, `read_timeout` each silence after it;
-    `deadline` everything; `max_bytes` the body of the answer. No new attempt begins after `retry_until`, and few are
-    made where the call `has_next`, another route. ``decodes``: the consumer decodes a compressed body.
+    `deadline` everything; `max_bytes` the body of the answer. No new attempt begins after `retry_until`, and fewer are
+    made where the call `has_next`, another route. `decodes`: the consumer decodes a compressed body.
     """
 
     connect_timeout: float
@@ -73,9 +73,9 @@ class Limits(NamedTuple):
 class Attempt:
     """The progress of one attempt at a request.
 
-    ``connected``: past name look-up, connection and TLS. ``sent``: the server may have received the whole request.
-    ``answered``: a byte of the answer has come; ``has_head``: its head has. ``is_first``: no attempt was made before.
-    ``is_cut``: nothing may be sent any more.
+    ``connected``: name resolution, connection and TLS are done. ``sent``: the server may have received the whole
+    request. ``answered``: a byte of the answer has arrived; ``has_head``: its head has. ``is_first``: there was no
+    attempt before. ``is_cut``: nothing may be sent any more.
     """
 
     def __init__(self, limits: Limits, *, is_first: bool) -> None:
@@ -92,21 +92,21 @@ class Attempt:
         return self.connected and not self.send_failed
 
     def begin_to_send(self) -> None:
-        # In this order, and whoever cuts reads ``sent`` last: a thread may come between.
+        # The order matters, and a thread that cuts reads ``sent`` last: the two may interleave.
         self.connected = True
         if self.is_cut:
             raise Abandoned
 
 
-# Each sends a request by calling what it is given; composition registers one or none.
+# Each sends a request by calling its second argument; composition registers at most one.
 around: list[Callable[[PreparedRequest, Callable[[], Response]], Response]] = []
-# The attempt that the calling thread or greenlet makes.
+# The current attempt of the calling thread or greenlet.
 _current = threading.local()
 
 
 class _Answer(HTTPResponse):
     def begin(self) -> None:
-        """Reads the head; the superclass skips only one kind of interim answer."""
+        """Reads the head and skips every interim answer; the superclass skips only one kind."""
         _current.attempt.answer = self
         _current.attempt.answered = bool(self.fp.peek(1))
         super().begin()
@@ -122,13 +122,13 @@ class _Connection(HTTPConnection):
 
     @property
     def is_connected(self) -> bool:
-        """Returns whether the pool may use this connection again; only a first attempt does."""
+        """Returns whether the pool may reuse this connection; only a first attempt does."""
         is_fresh = time.monotonic() - self.idle_since < MAX_IDLE_SECONDS
         attempt: Attempt = _current.attempt
         return attempt.is_first and is_fresh and super().is_connected
 
     def connect(self) -> None:
-        """Connects within the connect timeout, over name look-up, all addresses and TLS together."""
+        """Connects within the connect timeout: name resolution, all addresses and TLS together."""
         attempt: Attempt = _current.attempt
         limits = attempt.limits
         attempt.is_reused = False
@@ -168,7 +168,7 @@ class _TLSPool(HTTPSConnectionPool):
 class Client(HTTPAdapter):
     """The connections to other services, for one process or one exchange.
 
-    It follows no redirect, keeps no cookies and knows no proxies, .netrc or other environment, as a session would.
+    Unlike a session it follows no redirects, keeps no cookies and ignores proxies, .netrc and the environment.
     ``ca_bundle`` is a file or folder of PEM certificates to trust instead of the public authorities.
     """
 
@@ -176,12 +176,12 @@ class Client(HTTPAdapter):
         trusted = ca_bundle or DEFAULT_CA_BUNDLE_PATH
         file, folder = (None, trusted) if Path(trusted).is_dir() else (trusted, None)
         self._context = ssl.create_default_context(cafile=file, capath=folder)
-        # By URL, of which a provider has one or two: urllib3's look-up takes 40 µs.
+        # Pools by URL, of which a provider has one or two: urllib3's look-up takes 40 µs.
         self._pools: dict[str | None, Any] = {}
         super().__init__(pool_maxsize=KEPT_CONNECTIONS, max_retries=0)
 
     def ask(self, request: PreparedRequest, attempt: Attempt) -> Response:
-        """Sends a request and returns its answer, the body unread."""
+        """Sends a request and returns its answer with the body unread."""
         _current.attempt = attempt
         send = partial(self.send, request, stream=True, timeout=attempt.limits.first_byte_timeout)
         return around[0](request, send) if around else send()
@@ -200,18 +200,18 @@ class Client(HTTPAdapter):
         return self._pools[request.url]
 
     def build_response(self, req: PreparedRequest, resp: Any) -> Response:
-        """The response without cookies and encoding, which take 50 µs and are not used."""
+        """Builds the response without cookies and encoding, which take 50 µs and are not used."""
         response = Response()
         response.status_code, response.raw = resp.status, resp
         response.headers = resp.headers
         return response
 
     def cert_verify(self, *args: Any) -> None:
-        """The shared context verifies; the superclass would load all authorities for each connection."""
+        """Does nothing: the shared context verifies, and the superclass would load all authorities per connection."""
 
 
 def prepared(method: str, url: str, headers: Mapping[str, str], body: bytes) -> PreparedRequest:
-    """A request that accepts no encoding of the answer."""
+    """Prepares a request that accepts no encoding of the answer."""
     request = _without_body(method, url, tuple(headers.items())).copy()
     request.prepare_body(body, None)
     return request
@@ -225,7 +225,7 @@ def _without_body(method: str, url: str, headers: tuple[tuple[str, str], ...]) -
 
 
 def _check(headers: HTTPMessage) -> None:
-    """Raises ``UnclearHead`` for an ambiguous head: a bad line, coding or length."""
+    """Raises ``UnclearHead`` for an ambiguous head: a bad line, transfer coding or length."""
     codings = _values(headers, "Transfer-Encoding") - {"", "identity"}
     lengths = _values(headers, "Content-Length")
     has_length = len(lengths) == 1 and all(map(_LENGTH.fullmatch, lengths))

@@ -1,8 +1,7 @@
-"""Answers that come compressed although nobody asked for it, as some servers and proxies send them.
+"""Decodes answers that some servers and proxies compress although the request does not accept it.
 
-What is read in one way only is read: gzip and deflate, and a plain body whatever its head says. Brotli and others stay
-unread. A decoded body counts towards the limit of its exchange, and is decoded in pieces that are no longer than what a
-connection brings, between which other work goes on.
+Supported are gzip, deflate, and a plain body whatever its head says; Brotli and others are undecodable. The decoded
+size counts towards the limit of the exchange. Decoding yields to other work between pieces.
 """
 
 import time
@@ -12,18 +11,18 @@ from collections.abc import Iterator, Mapping
 from config.platform.http.errors import ExchangeError, TooLarge, Undecodable
 from config.platform.http.exchange import Exchange
 
-# The bytes that are decoded in one go, which holds the loop for less than a millisecond.
+# Bytes decoded at a time, which blocks the event loop for less than a millisecond.
 PIECE = 64 * 1024
 _GZIP = frozenset({"gzip", "x-gzip"})
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _DEFLATE = frozenset({"deflate"})
-# How JSON, a page and the fields of an event begin, and blanks and the mark before them. No coding begins so: gzip has
-# its own mark, zlib other letters, and what deflates alone would begin with a byte beyond ASCII.
+# First bytes of JSON, a page or an event's field, of white space and of a byte order mark. No compressed body begins
+# with one: gzip has its own magic number, zlib other letters, and raw deflate a byte beyond ASCII.
 _PLAIN = frozenset(b"{[<\"' \t\r\n\xef:deir")
 
 
 class _Inflated:
-    """The bytes of gzip, zlib or plain deflate; raises ``zlib.error`` for anything else."""
+    """Decompresses gzip, zlib or raw deflate; raises ``zlib.error`` for anything else."""
 
     def __init__(self, window: int) -> None:
         self._window = window
@@ -36,7 +35,7 @@ class _Inflated:
 
     def take(self) -> bytes:
         if self._stream.eof:
-            # Another member may follow. What else does is padding.
+            # Another gzip member may follow. Anything else is padding.
             if self._window < _GZIP_WINDOW or not self._data.startswith(b"\x1f"):
                 self._data, self.is_pending = b"", False
                 return b""
@@ -44,19 +43,19 @@ class _Inflated:
         piece = self._stream.decompress(self._data, PIECE)
         has_ended = self._stream.eof
         self._data = self._stream.unused_data if has_ended else self._stream.unconsumed_tail
-        # There may be more: of the input, or of what it becomes.
+        # More input or more output may remain.
         self.is_pending = bool(self._data) or len(piece) == PIECE
         return piece
 
 
 def _decoder(codings: list[str], first: int) -> _Inflated | None:
-    """The decoder of a body with these codings that begins with this byte; None where it cannot be decoded."""
+    """Returns the decoder of a body with these codings and this first byte; None where there is none."""
     if len(codings) > 1:
         return None
     if codings[0] in _GZIP:
         return _Inflated(_GZIP_WINDOW)
     if codings[0] in _DEFLATE:
-        # Some servers leave the head out that the coding has.
+        # Some servers send raw deflate without the zlib header that the coding requires.
         return _Inflated(zlib.MAX_WBITS if first & 15 == zlib.DEFLATED else -zlib.MAX_WBITS)
     return None
 
@@ -67,10 +66,10 @@ def _codings(headers: Mapping[str, str]) -> list[str]:
 
 
 class DecodedExchange(Exchange):
-    """An exchange whose answer may be compressed; its limits have to say that it ``decodes``."""
+    """An exchange whose answer may be compressed; its limits must have ``decodes`` set."""
 
     _decoder: _Inflated | None = None
-    # Whether its body has shown itself to be plain, as nearly all are.
+    # Whether the body has turned out to be plain, as nearly all are.
     _is_plain = False
     _size = 0
     _undecoded: ExchangeError | None = None
@@ -83,14 +82,14 @@ class DecodedExchange(Exchange):
             if self._undecoded is not None:
                 raise self._undecoded.copy()
             if self._decoder is not None and self._decoder.is_pending:
-                # Whoever waits for the loop goes first.
+                # Yields to other greenlets.
                 time.sleep(0)
             else:
                 data = super().chunk(max(0.0, until - time.monotonic()))
                 if data is None:
                     return None
                 if not data:
-                    # One that breaks off shows it by what it says.
+                    # A truncated body is detected by its content.
                     return b""
                 self._decoder = self._decoder or self._begun(data[0])
                 if self._decoder is None:
@@ -104,7 +103,7 @@ class DecodedExchange(Exchange):
             yield piece or b""
 
     def _begun(self, first: int) -> _Inflated | None:
-        """The decoder of a body that begins with this byte, None for a plain one. Raises ``Undecodable``."""
+        """Returns the decoder of a body with this first byte, None for a plain one. Raises ``Undecodable``."""
         head = self.head(0)
         codings = _codings(head.headers) if head is not None else []
         self._is_plain = not codings or first in _PLAIN

@@ -1,13 +1,13 @@
-"""Errors of requests whose answer did not arrive whole."""
+"""Errors of requests without a complete answer."""
 
 from typing import Self
 
 
 class ExchangeError(Exception):
-    """No whole answer arrived.
+    """No complete answer arrived.
 
-    `sent`: the server may have received the whole request; if not, it is safe to repeat. `reason` is a code. The text
-    holds no address, header or body.
+    `sent`: the server may have received the whole request; if it has not, a repeat is safe. `reason` is a code. The
+    text contains no address, header or body.
     """
 
     reason: str
@@ -18,12 +18,12 @@ class ExchangeError(Exception):
         self.reason = reason or type(self).reason
 
     def copy(self) -> Self:
-        """A copy to keep or raise: a raised exception refers to its frames, which would refer to it."""
+        """Returns a copy to keep or raise: a raised exception refers to its frames, which would be a cycle."""
         return type(self)(str(self), sent=self.sent, reason=self.reason)
 
 
 class Unreachable(ExchangeError):
-    """No connection within the connect timeout: name, network, refusal, TLS, or a bad request."""
+    """No connection was made within the connect timeout: name, network, refusal, TLS, or a bad request."""
 
     reason = "unreachable"
 
@@ -35,7 +35,7 @@ class Broken(ExchangeError):
 
 
 class Undecodable(Broken):
-    """The body has a coding that is unknown or broken."""
+    """The body has an unknown coding, or its compressed data is corrupt."""
 
 
 class TimedOut(ExchangeError):

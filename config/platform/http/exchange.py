@@ -1,9 +1,9 @@
-"""An HTTP request to another service and its answer, read with a timeout and cut at any moment.
+"""One HTTP request to another service and its answer, read with timeouts and cancellable at any moment.
 
 A background task sends the request and reads the answer's head and first bytes, because these steps of ``requests``
-cannot be resumed after a timeout; the consumer waits on a queue. The rest of the body it reads from the connection
-itself. A cut kills the task in any phase under gevent, and shuts the connection under the consumer; under plain threads
-the consumer leaves at once, and the task sends nothing more and ends at its own timeout.
+cannot be resumed after a timeout; the consumer waits on a queue, and then reads the rest of the body from the
+connection itself. Under gevent a cut kills the task in any phase and shuts the connection down. Under plain threads the
+consumer returns at once, and the task sends nothing more and ends at its own timeout.
 """
 
 import ssl
@@ -18,12 +18,12 @@ from config.platform.http.errors import Broken, ExchangeError, TimedOut
 from config.platform.http.transfer import LATE, Head, Transfer
 from config.platform.runtime.greenlets import spawn, within
 
-# For each address of a name, so that time is left for the next. TCP tries again after 1 and 3 s.
+# Limit per address of a name, which leaves time for the next one. TCP retransmits after 1 and 3 s.
 ADDRESS_SECONDS = 4.0
 
 
 class Exchange:
-    """One request and its answer, for one consumer, which has to close it. The constructor sends the request.
+    """One request and its answer, for one consumer, which must close it. The constructor sends the request.
 
     Redirects are answers like any other. After a failure each method raises the same failure again.
     """
@@ -85,7 +85,7 @@ class Exchange:
         return piece
 
     def __iter__(self) -> Iterator[bytes]:
-        """The rest of the body within read timeout and deadline. Raises as `chunk` does."""
+        """Yields the rest of the body within read timeout and deadline. Raises as `chunk` does."""
         while not self._ended:
             yield self.chunk(self._limits.left()) or b""
 
@@ -93,19 +93,19 @@ class Exchange:
         return b"".join(self)
 
     def sent_at(self) -> float | None:
-        """The time on the monotonic clock when the request was sent; None where the server cannot have received it."""
+        """The monotonic time when the request was sent; None where the server cannot have received it."""
         attempt = self._transfer.attempt
         return attempt.sent_at if attempt.sent else None
 
     def close(self) -> None:
-        """Cuts the connection, unless the answer was read to its end and the pool has the connection.
+        """Closes the connection, unless the answer was read to its end and the connection returned to the pool.
 
-        Idempotent, and never waits. Any thread may call it: a waiting consumer gets Broken.
+        Idempotent and non-blocking. Any thread may call it: a waiting consumer gets Broken.
         """
         self._cut(Broken, "the exchange was closed")
 
     def _take(self, timeout: float) -> Any:
-        """The next item of the queue, None after `timeout` seconds; raises a failure."""
+        """Returns the next item of the queue, None after `timeout` seconds; raises a failure."""
         item = None
         if self._failure is None:
             left = self._limits.left()
@@ -121,11 +121,11 @@ class Exchange:
         return item
 
     def _more(self, timeout: float) -> bytes | None:
-        """The next bytes from the connection, b"" at the end, None after `timeout` seconds; raises a failure."""
+        """Returns the next bytes of the connection, b"" at the end, None after `timeout` seconds; raises a failure."""
         now = time.monotonic()
         left = self._limits.deadline - now
         if left <= 0:
-            # Bytes that go on coming do not lengthen it.
+            # A steady trickle of bytes does not extend the deadline.
             self._cut(TimedOut, LATE)
         if self._failure is not None:
             raise self._failure.copy()
@@ -144,7 +144,7 @@ class Exchange:
 
     def _cut(self, kind: type[ExchangeError], message: str) -> None:
         """Ends the task and wakes the consumer, which gets the first failure."""
-        # First, so that nothing is sent once ``sent`` was read.
+        # Comes first, so that nothing is sent after ``sent`` is read.
         self._transfer.cut()
         self._failure = self._failure or kind(message, sent=self._transfer.attempt.sent)
         self._task.kill()
@@ -163,7 +163,7 @@ class Exchange:
             self._items.put(self._transfer.head())
             self._items.put(self._transfer.first())
             if self._failure is not None:
-                # Nobody reads on.
+                # The consumer was cut and reads no more.
                 self._transfer.give_up()
         except Exception as error:  # noqa: BLE001 - the consumer waits for any failure
             self._items.put(self._transfer.failure_of(error))
@@ -184,9 +184,9 @@ def exchange_once(
     silence: float,
     deadline: float,
 ) -> Iterator[Exchange]:
-    """An exchange over a connection of its own, begun once, with a server that this machine's authorities vouch for.
+    """Makes one exchange on a connection of its own, verified by this machine's certificate authorities.
 
-    ``silence`` limits each wait for bytes in seconds, ``deadline`` everything, and ``limit`` the bytes of the body.
+    ``silence`` limits each wait for bytes in seconds, ``deadline`` the exchange, and ``limit`` the bytes of the body.
     """
     limits = Limits(
         connect_timeout=deadline - time.monotonic(),
@@ -196,7 +196,7 @@ def exchange_once(
         max_bytes=limit,
         address_timeout=min(ADDRESS_SECONDS, silence),
     )
-    # ``SSL_CERT_FILE`` names others; the public ones serve where there are none.
+    # ``SSL_CERT_FILE`` overrides them; without any, the bundled public ones apply.
     authorities = ssl.get_default_verify_paths()
     with (
         closing(Client(ca_bundle=authorities.cafile or authorities.capath)) as client,

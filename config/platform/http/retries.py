@@ -1,4 +1,4 @@
-"""Decides when a request is sent again: before the first byte of an answer, and only where no charge can double."""
+"""Decides on retries: only before the first byte of an answer, and only where they cannot be charged twice."""
 
 import re
 import ssl
@@ -13,24 +13,24 @@ from random import uniform
 from config.platform.http.client import Attempt
 
 MOST_ATTEMPTS = 3
-# Seconds before the second attempt; twice as long before the third, half more or less each time.
+# Seconds before the second attempt, doubled before the third; each wait varies by up to half.
 FIRST_WAIT = 0.25
-# Statuses of a provider that has not begun. A 429 may also mean an account without credit, so it needs a Retry-After.
+# Statuses of a provider that did no work. A 429 may also mean an account without credit, so it needs a Retry-After.
 TOO_MANY = 429
 NOT_NOW = frozenset({TOO_MANY, 503, 529})
-# Callers receive longer waits as Retry-After.
+# Longer waits are passed to the caller as Retry-After.
 MOST_WAIT = 2
-# A server may close an idle connection while a request is on its way. A reused connection that ends sooner than this,
-# without a byte, was closed before the request came; a provider that failed later may have processed it.
+# A server may close an idle connection while a request is in transit. A reused connection that ends sooner than this,
+# without a byte, was closed before the request arrived; a provider that fails later may have processed it.
 STALE_SECONDS = 0.1
-# A longer number is no valid wait.
+# A longer number is not a valid wait.
 _SECONDS = re.compile(r"\d{1,9}(?:\.\d{0,9})?(?: ?s)?", re.ASCII)
 
 
 class Retries:
     """The attempts at one request; none begins after ``until``, on the monotonic clock.
 
-    With another route left (``has_next``) only a stale connection is a reason for another attempt at this one.
+    Where the call has another route (``has_next``), only a stale connection is retried.
     """
 
     def __init__(self, *, until: float, has_next: bool = False) -> None:
@@ -39,7 +39,7 @@ class Retries:
         self._made = 1
 
     def wait_after_failure(self, error: BaseException, attempt: Attempt) -> float | None:
-        """Seconds until the next attempt after a failed connection; None if none follows."""
+        """Returns the seconds until the next attempt after a failed connection; None for no retry."""
         cause = root_of(error)
         if not isinstance(cause, OSError) or isinstance(cause, TimeoutError | ssl.SSLError):
             return None
@@ -52,7 +52,7 @@ class Retries:
         return self._wait() if is_stale or is_lost else None
 
     def wait_after_refusal(self, status: int, headers: Mapping[str, str]) -> float | None:
-        """Seconds until the next attempt after an answer; None if the answer is final."""
+        """Returns the seconds until the next attempt after an answer; None if the answer is final."""
         if self._has_next or status not in NOT_NOW or headers.get("x-should-retry") == "false":
             return None
         if "Retry-After" not in headers:
@@ -60,9 +60,9 @@ class Retries:
         after = retry_after(headers)
         return None if after is None or after > MOST_WAIT else self._wait(after)
 
-    def _wait(self, asked: int = 0) -> float | None:
+    def _wait(self, requested: int = 0) -> float | None:
         spread = uniform(0.5, 1.5)  # nosec B311 # noqa: S311 - nothing secret
-        wait: float = asked + FIRST_WAIT * 2 ** (self._made - 1) * spread
+        wait: float = requested + FIRST_WAIT * 2 ** (self._made - 1) * spread
         if self._made >= MOST_ATTEMPTS or time.monotonic() + wait > self._until:
             return None
         self._made += 1
@@ -70,10 +70,10 @@ class Retries:
 
 
 def retry_after(headers: Mapping[str, str]) -> int | None:
-    """The seconds of a ``Retry-After``, rounded up; None if missing or invalid.
+    """Returns the seconds of a ``Retry-After``, rounded up; None if missing or invalid.
 
-    It is a number, which some servers write with a fraction or a unit, or a date: HTTP's, one of mail with its
-    own zone, or ISO's.
+    Servers send a number, some with a fraction or a unit, or a date: in HTTP's format, in that of mail with a time
+    zone, or in ISO 8601.
     """
     value = headers.get("Retry-After", "").strip()
     if _SECONDS.fullmatch(value):
@@ -86,7 +86,7 @@ def retry_after(headers: Mapping[str, str]) -> int | None:
 
 
 def _moment(written: str) -> float | None:
-    """The time of a date, in seconds since 1970. One without a zone is in UTC, as HTTP's are."""
+    """Returns a date as seconds since 1970. One without a time zone is in UTC, as in HTTP."""
     for parsed in (parsedate_to_datetime, datetime.fromisoformat):
         try:
             at = parsed(written)
@@ -100,7 +100,7 @@ def _moment(written: str) -> float | None:
 
 
 def root_of(error: BaseException) -> BaseException:
-    """The first cause of an error, or the first HTTP error on the way to it, which is more precise."""
+    """Returns the root cause of an error, or the first HTTP error in its chain, which is more precise."""
     while not isinstance(error, HTTPException) and (cause := error.__cause__ or error.__context__):
         error = cause
     return error

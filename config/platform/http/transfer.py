@@ -1,4 +1,4 @@
-"""One request, sent again where that is safe, and its answer in parts."""
+"""Sends one request, retried where that is safe, and reads its answer in parts."""
 
 import ssl
 import time
@@ -29,9 +29,9 @@ class Head(NamedTuple):
 
 
 class Transfer:
-    """One task sends and reads the head and the first bytes, its consumer reads on.
+    """A transfer that a task begins and its consumer finishes: the task sends, and reads the head and the first bytes.
 
-    Any may cut it, and ask how far its current attempt has come.
+    Any thread may cut it, and look at the progress of its current attempt.
     """
 
     def __init__(
@@ -42,16 +42,16 @@ class Transfer:
         self._response: Response | None = None
         self._body = Body(chunked=False, length=0)
         self._size = 0
-        # Whether the consumer reads, and whether the pool has the connection.
+        # Whether the consumer reads already, and whether the pool has the connection back.
         self._has_begun = self._is_given_back = False
-        # A thread that closes must not meet one that gives back: the connection may be of another exchange then.
+        # Closing and returning to the pool exclude each other: a returned connection may belong to another exchange.
         self._ending = Lock()
         # Seconds since the last bytes.
         self._silence = 0.0
         self.attempt = Attempt(limits, is_first=True)
 
     def cut(self) -> None:
-        """Sends nothing any more; ``attempt.sent`` is final afterwards."""
+        """Stops all sending; ``attempt.sent`` is final afterwards."""
         self._is_cut = self.attempt.is_cut = True
 
     def head(self) -> Head:
@@ -61,7 +61,7 @@ class Transfer:
         return Head(response.status_code, response.headers)
 
     def first(self) -> bytes:
-        """The beginning of the body, b"" for none."""
+        """Returns the beginning of the body, b"" for an empty one."""
         response, limits, attempt = self._response, self._limits, self.attempt
         assert response is not None
         assert attempt.answer is not None
@@ -74,7 +74,7 @@ class Transfer:
         self._body = Body(chunked=raw.chunked, length=raw.length_remaining)
         piece = b""
         while not piece and not self._body.ended:
-            # The file has what came together with the head, and is empty from then on.
+            # The buffer has the bytes that arrived together with the head, and is empty afterwards.
             piece = self._decoded(attempt.answer.fp.read1(READ_BYTES))
         self._has_begun = True
         return piece or self._end()
@@ -85,7 +85,7 @@ class Transfer:
         self.close()
 
     def more(self, now: float, until: float) -> bytes | None:
-        """The next bytes of the body, b"" at its end, None where none come until then."""
+        """Returns the next bytes of the body, b"" at its end, None where none arrive before ``until``."""
         while not self._body.ended:
             seconds, left = max(0.0, until - now), self._limits.read_timeout - self._silence
             sock = self.attempt.sock
@@ -110,14 +110,14 @@ class Transfer:
         return self._end()
 
     def close(self) -> None:
-        """Closes the connection, unless it was given back. A reader that waits for bytes gets an error, or an end."""
+        """Closes the connection unless it was returned. A waiting reader gets an error, or the end of the body."""
         with self._ending:
             if self._response is None or self._is_given_back:
                 return
             with suppress(OSError):
                 if self.attempt.sock is not None:
                     self.attempt.sock.shutdown(SHUT_RDWR)
-            # Until then the task is reading, and closes it.
+            # Before that the task reads, and closes the connection itself.
             if self._has_begun:
                 self._response.raw.close()
 
@@ -129,7 +129,7 @@ class Transfer:
         return piece
 
     def _end(self) -> bytes:
-        """Gives the connection back to its pool, unless the server has sent more than its answer."""
+        """Returns the connection to its pool, unless the server sent more than its answer."""
         attempt, response = self.attempt, self._response
         assert response is not None
         if self._body.is_followed:
@@ -138,7 +138,7 @@ class Transfer:
         with self._ending:
             if not self._is_given_back and not self._is_cut and attempt.answer is not None:
                 self._is_given_back = True
-                # Read to its end, though not by itself.
+                # The answer was read to its end, though not through this object.
                 attempt.answer.close()
                 if attempt.connection is not None:
                     attempt.connection.idle_since = time.monotonic()
@@ -146,7 +146,7 @@ class Transfer:
         return b""
 
     def failure_of(self, error: Exception) -> ExchangeError:
-        """Translates an error to a failure, whose text names the root cause only."""
+        """Translates an error to a failure whose text names only the root cause."""
         if isinstance(error, ExchangeError):
             return error.copy()
         root, attempt = root_of(error), self.attempt
@@ -162,7 +162,7 @@ class Transfer:
         return Broken(f"the connection broke ({cause})", sent=attempt.sent, reason=reason)
 
     def _answer(self, request: PreparedRequest) -> Response:
-        """The first answer that is not retried; raises the failure of the last attempt."""
+        """Returns the first answer that is not retried; raises the failure of the last attempt."""
         limits = self._limits
         if limits.left() <= 0:
             raise self._late()

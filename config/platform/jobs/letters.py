@@ -1,7 +1,8 @@
-"""Mails as they are written, one text each, and both of their parts, which so say the same.
+"""Renders a mail's plain-text and HTML parts from one text, so that both say the same.
 
-The text begins with its subject. Empty lines part paragraphs; ``[Choose a password] https://…`` is a button, and
-a line of ``---`` begins the small print. Only an address of this service becomes a link, whatever a name in it holds.
+The text begins with its subject. Empty lines separate paragraphs; ``[Choose a password] https://…`` is a button, and
+a line of ``---`` begins the small print. Only an address of this service becomes a link, so names in a text cannot
+make one.
 """
 
 import re
@@ -24,7 +25,7 @@ class Letter(NamedTuple):
 class Part(NamedTuple):
     """A paragraph, or a button with its label and address."""
 
-    # Each with whether it is an address of this service.
+    # The lines, and whether each is an address of this service.
     lines: list[tuple[str, bool]]
     label: str = ""
     href: str = ""
@@ -32,7 +33,7 @@ class Part(NamedTuple):
 
 
 def letter(written: str) -> Letter:
-    """The parts of a mail, of its text as it is written."""
+    """Returns the parts of a mail from its text."""
     subject, *paragraphs = re.split(r"\n{2,}", written.strip())
     parts = list(_parts(paragraphs))
     text = "\n\n".join(

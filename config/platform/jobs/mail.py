@@ -19,18 +19,18 @@ from config.platform.jobs.smtputf8 import NotOffered, hand_over, mail_class
 from config.platform.runtime.greenlets import spawn
 from config.platform.text.forms import mail_address
 
-# For one mail and its whole connection. A mail that takes longer is tried again later.
+# Limit for one mail and its whole connection. A mail that takes longer is retried later.
 MOST_SECONDS = 120.0
 
 log = logging.getLogger(__name__)
 
 
 class Refused(FailedForGood):
-    """The mail server refuses this mail for good; only an operator queues it again."""
+    """The mail server refuses this mail permanently; only an operator can queue it again."""
 
 
 class Unaddressable(Refused):
-    """The mail server has no name for a mailbox beyond ASCII; operators mend it by another server or another email."""
+    """The mail server cannot address a mailbox beyond ASCII; operators need another server or another email."""
 
 
 OPEN = "Open in the console"
@@ -51,13 +51,13 @@ def queue_for_operators(
 
 
 def for_operators(*, subject: str, text: str, path: str, label: str = OPEN) -> Letter:
-    """A mail to operators, for ``deliver`` where no queue is at work."""
+    """Returns a mail to operators, for ``deliver`` where no worker runs."""
     button = f"[{label}] {settings.BASE_URL}{path}"
     return letter(f"{subject}\n\n{text}\n\n{button}\n\n---\n\n{WHY}")
 
 
 def queue_for_person(*, to: str, mail: Letter, send_at: datetime | None = None) -> None:
-    """Queues a mail to a person. It must hold no secret: readers of the queue can read it."""
+    """Queues a mail to a person. It must contain no secret: the queue stores it in plain text."""
     _queue(send_at, to=[to], **mail._asdict())
 
 
@@ -68,9 +68,9 @@ def _queue(send_at: datetime | None = None, *, lock: str | None = None, **what: 
 
 @task(name="mail.send", queue="mail", retry=BACKOFF)
 def send_mail(to: list[str], subject: str, text: str, html: str = "", message_id: str = "") -> None:
-    """Sends one mail, and again after a crash before its job ended: two mails are better than none.
+    """Sends one mail at least once: a crash before the job ends sends it again.
 
-    Both have the same ``Message-ID``, by which mail servers and programs recognise a duplicate.
+    Both copies have the same ``Message-ID``, by which mail servers and programs recognise a duplicate.
     """
     deliver(to=to, subject=subject, text=text, html=html, message_id=message_id)
 
@@ -78,13 +78,13 @@ def send_mail(to: list[str], subject: str, text: str, html: str = "", message_id
 def deliver(
     *, to: list[str], subject: str, text: str, html: str = "", message_id: str = ""
 ) -> None:
-    """Hands one mail to the mail server and waits for it; for the worker, never for a request.
+    """Sends one mail and waits for the mail server; for the worker, never for a request.
 
-    It goes to the mailbox by which emails are compared: Django's own encoding names another domain for a ``ß``.
+    The recipient is the normal form by which emails are compared: Django encodes a ``ß`` as another domain.
 
     Raises:
-        Refused: the server refuses the recipient or the mail for good; ``Unaddressable`` where it offers no SMTPUTF8.
-        OSError, smtplib.SMTPException: a failure for now; the caller tries again.
+        Refused: the server refuses the recipient or the mail permanently; ``Unaddressable`` if it lacks SMTPUTF8.
+        OSError, smtplib.SMTPException: a temporary failure; the caller retries.
     """
     release_connection()
     headers = {"Message-ID": message_id or new_message_id(), "Auto-Submitted": "auto-generated"}
@@ -103,26 +103,26 @@ def deliver(
         if code is None:
             raise
         log.warning("mail_refused", extra={"code": str(code)})
-        # Without the error itself, which holds the address.
+        # The cause is dropped, because it contains the address.
         raise Refused(f"The mail server refuses it for good ({code}).") from None
 
 
 def _encoded(mailbox: str) -> str:
-    """An address, with a name before it or without, as mail servers know it."""
+    """Returns an address, with an optional name before it, in the encoding of mail servers."""
     address = parseaddr(mailbox)[1]
     before, found, after = mailbox.rpartition(address or "@")
     return before + mail_address(address) + after if found and address else mailbox
 
 
 def new_message_id() -> str:
-    """Returns a unique id under the name of the service, not of its host."""
+    """Returns a unique id under the domain of the service, not the name of its host."""
     return f"<{uuid4()}@{urlsplit(settings.BASE_URL).hostname}>"
 
 
 def _send_in_time(message: EmailMultiAlternatives) -> None:
     """Sends a mail in a separate task; raises ``TimeoutError`` after ``MOST_SECONDS``.
 
-    ``EMAIL_TIMEOUT`` bounds each silence of a server, but not a server that always sends a little more.
+    ``EMAIL_TIMEOUT`` limits each silence of a server, but not a server that trickles bytes.
     """
     sent: Future[None] = Future()
     task = spawn(_send, message, sent)
@@ -138,7 +138,7 @@ def _send(message: EmailMultiAlternatives, sent: Future[None]) -> None:
         try:
             hand_over(message)
         finally:
-            # Django closes only a connection that was opened completely.
+            # Django closes only a fully opened connection.
             with suppress(OSError):
                 message.connection.close()
         sent.set_result(None)
@@ -147,9 +147,9 @@ def _send(message: EmailMultiAlternatives, sent: Future[None]) -> None:
 
 
 def _refusal(error: smtplib.SMTPException) -> int | None:
-    """Returns the server's code if it refuses this mail or its recipients for good.
+    """Returns the server's code if it refuses this mail or its recipients permanently.
 
-    A refused sender or password is a fault of the settings, which an operator mends while mail waits.
+    A refused sender or password is a fault of the settings, which an operator can fix while the mail waits.
     """
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         codes = [code for code, _ in error.recipients.values()]

@@ -1,6 +1,6 @@
 """The job queue. A job is a row that commits with the rule that queued it, and runs at least once.
 
-So a task must be safe to run twice. Web processes only queue; a worker process (``manage.py work``) runs the jobs.
+A task must therefore be safe to run twice. Web processes only queue; a worker (``manage.py work``) runs the jobs.
 """
 
 import logging
@@ -18,39 +18,39 @@ from procrastinate.manager import JobManager
 
 log = logging.getLogger(__name__)
 
-# The decorated function becomes procrastinate's ``Task``, whose types say less than this.
+# The decorated function becomes procrastinate's ``Task``, whose types are less precise.
 Decorator = Callable[[Callable[..., Any]], Any]
 
-# A stopped worker gives its jobs this long to end; then another worker runs them.
+# A stopping worker gives its jobs this long to finish; then another worker runs them.
 GRACE_SECONDS = 30
-# A worker without a heartbeat for this long counts as dead. A stopped worker sends none while its jobs end, and they
-# must not be taken from it.
+# A worker without a heartbeat for this long counts as dead. A stopping worker sends none while its jobs finish, and
+# another must not take them over.
 DEAD_AFTER_SECONDS = GRACE_SECONDS + 15
 
-# The only task that may take hours: it deletes, and asks a payment processor about every client.
+# The only task that may take hours: it deletes, and queries a payment processor about every client.
 NIGHT = "nightly.run"
 LONGEST_NIGHT_SECONDS = 6 * 3600
 
 FORGET_AFTER_HOURS = 7 * 24
 FORGET_RESETS_AFTER_HOURS = 24
 
-# Runs before all other waiting jobs, so that a mail server that hangs delays no money.
+# Runs before all other waiting jobs, so that a hanging mail server does not delay settlements.
 URGENT = 10
-# Runs when nothing else waits: jobs that strangers can cause never delay an operator's mail.
+# Runs when nothing else waits: jobs that anonymous callers can cause never delay an operator's mail.
 UNHURRIED = -10
-# The queue of jobs that strangers can cause, and how many of them may wait; that many are sent in minutes.
+# The queue of jobs that anonymous callers can cause, and its limit; that many are sent within minutes.
 RESETS = "resets"
 MAY_WAIT = 10_000
 
 
 class FailedForGood(Exception):
-    """Raised by a task that no retry can help."""
+    """Raised by a task whose failure is permanent."""
 
 
 class Backoff(BaseRetryStrategy):
-    """Retries after growing waits for about a day, unless the task has failed for good.
+    """Retries with growing waits for about a day, unless the failure is permanent.
 
-    The waits: 14 s, 26 s, 74 s, 4 min, 17 min, and then an hour each, so that a job runs soon after its server is back.
+    The waits are 14 s, 26 s, 74 s, 4 min, 17 min, and then an hour each: a job runs soon after its server recovers.
     """
 
     tries_again = 28
@@ -70,7 +70,7 @@ BACKOFF = Backoff()
 
 def task(**options: Any) -> Decorator:
     """Registers a function as a task; see procrastinate's ``App.task`` for the options."""
-    # Looked up at the call: the app is another object once Django is ready.
+    # Resolved at the call: Django replaces the app object once it is ready.
     return cast("Decorator", app.task(**options))
 
 
@@ -81,39 +81,39 @@ def periodic(cron: str, *, name: str, **options: Any) -> Decorator:
 
 
 def crowded() -> bool:
-    """Returns whether too many jobs that strangers caused are waiting to queue another."""
+    """Returns whether the queue of jobs that anonymous callers can cause is full."""
     waiting = ProcrastinateJob.objects.filter(status="todo", priority=UNHURRIED)
     return waiting[MAY_WAIT - 1 : MAY_WAIT].exists()
 
 
 async def rescue_jobs(manager: JobManager) -> None:
-    """Queues the jobs of dead workers again. A job that cannot be queued does not hold up the others."""
+    """Requeues the jobs of dead workers. A job that cannot be queued does not block the others."""
     for job in await manager.get_stalled_jobs(seconds_since_heartbeat=DEAD_AFTER_SECONDS):
         try:
             await _rescue(manager, job)
         except ConnectorException:
-            # The job has ended, or another worker rescued it. If the database is away, the next run reports that.
+            # The job has ended, or another worker rescued it. The next run reports an unavailable database.
             log.warning("job_not_rescued", extra={"task": job.task_name}, exc_info=True)
 
 
 async def _rescue(manager: JobManager, job: Job) -> None:
     if job.attempts >= BACKOFF.tries_again:
-        # After so many tries the job itself may be killing its workers.
+        # After this many attempts the job itself may be killing its workers.
         await manager.finish_job(job, status=Status.FAILED, delete_job=False)
         return
-    # A job that has killed several workers waits, so that the next worker runs other jobs first.
+    # A job that may have killed several workers waits, so that the next worker runs other jobs first.
     wait = timedelta(seconds=BACKOFF.wait_seconds(job) if job.attempts else 0)
     try:
         await manager.retry_job(job, retry_at=datetime.now(UTC) + wait)
     except UniqueViolation:
-        # The clock has queued the same periodic task again, and only one may wait.
+        # The scheduler has queued the same periodic task again, and only one may wait.
         await manager.finish_job(job, status=Status.FAILED, delete_job=True)
 
 
 def forgive_superseded() -> None:
     """Deletes failures of periodic tasks that have succeeded since.
 
-    A restart of the database may end a sweep, and the next minute repeats it; operators need not see that.
+    A restart of the database may abort a sweep, which the next minute repeats; operators need not see that.
     """
     later = ProcrastinateJob.objects.filter(
         task_name=OuterRef("task_name"), pk__gt=OuterRef("pk"), status="succeeded"
@@ -123,14 +123,14 @@ def forgive_superseded() -> None:
 
 
 def forget_resets() -> None:
-    """Deletes finished resets at once: strangers can cause any number, and a week of them would fill the table."""
+    """Deletes finished resets at once: anonymous callers can cause any number, and a week of them fills the table."""
     ProcrastinateJob.objects.filter(queue_name=RESETS, status="succeeded").delete()
 
 
 async def forget_old(manager: JobManager) -> None:
-    """Deletes jobs that succeeded or were discarded a week ago; failed ones stay until an operator has seen them.
+    """Deletes jobs that succeeded or were discarded a week ago; failed ones are kept until an operator acts on them.
 
-    Failed resets stay for a day: strangers can cause them, and a person can request another.
+    Failed resets are kept for a day: anonymous callers can cause them, and a person can request another.
     """
     await manager.delete_old_jobs(
         nb_hours=FORGET_RESETS_AFTER_HOURS, queue=RESETS, include_failed=True

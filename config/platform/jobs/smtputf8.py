@@ -1,6 +1,6 @@
-"""Mail whose addresses go beyond ASCII before their ``@``, which only servers with SMTPUTF8 take (RFC 6531).
+"""Sends mail to local parts beyond ASCII, which only servers with SMTPUTF8 accept (RFC 6531).
 
-Django encodes such an address as a word of a header, which names another mailbox; the standard library does not.
+Django encodes such an address as a header's encoded word, which names another mailbox; the standard library does not.
 """
 
 import smtplib
@@ -14,11 +14,11 @@ from django.core.mail.backends.smtp import EmailBackend
 
 
 class NotOffered(smtplib.SMTPException):
-    """The mail server does not offer SMTPUTF8, so it has no name for this mailbox."""
+    """The mail server does not offer SMTPUTF8, so it cannot address this mailbox."""
 
 
 class Utf8Mail(EmailMultiAlternatives):
-    """A mail whose addresses stand as they are."""
+    """A mail whose addresses are not encoded."""
 
     def message(self) -> Message:  # type: ignore[override]  # every backend asks it for its bytes alone
         made = EmailMessage(policy=SMTPUTF8)
@@ -35,14 +35,14 @@ class Utf8Mail(EmailMultiAlternatives):
 
 
 def mail_class(*mailboxes: str) -> type[EmailMultiAlternatives]:
-    """The class of a mail with these addresses."""
-    # A domain has another name in ASCII.
+    """Returns the class for a mail with these addresses."""
+    # A domain always has an ASCII form.
     is_ascii = all(parseaddr(each)[1].rpartition("@")[0].isascii() for each in mailboxes)
     return EmailMultiAlternatives if is_ascii else Utf8Mail
 
 
 def hand_over(mail: EmailMultiAlternatives) -> None:
-    """Sends a mail by its connection. Raises ``NotOffered`` before its server hears of any address."""
+    """Sends a mail by its connection. Raises ``NotOffered`` before any address is sent to the server."""
     backend = mail.connection
     if not (isinstance(mail, Utf8Mail) and isinstance(backend, EmailBackend)):
         mail.send()

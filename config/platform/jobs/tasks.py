@@ -12,19 +12,19 @@ __all__ = ["mail"]
     "* * * * *", name="queue.rescue", queue="queue", priority=queue.URGENT, pass_context=True
 )
 async def rescue(context: JobContext, timestamp: int) -> None:
-    """Every minute: queues the jobs of dead workers again."""
-    # The worker's own manager would try a failure again for seconds.
+    """Requeues the jobs of dead workers, every minute."""
+    # The worker's own manager would retry a failure for seconds.
     await queue.rescue_jobs(JobManager(context.app.connector))
 
 
 @queue.periodic("* * * * *", name="queue.tidy", queue="queue")
 def tidy(timestamp: int) -> None:
-    """Every minute: deletes jobs that operators need not see."""
+    """Deletes jobs that operators need not see, every minute."""
     queue.forgive_superseded()
     queue.forget_resets()
 
 
 @queue.periodic("17 3 * * *", name="queue.forget", queue="queue", pass_context=True)
 async def forget(context: JobContext, timestamp: int) -> None:
-    """Every night: deletes old jobs."""
+    """Deletes old jobs, every night."""
     await queue.forget_old(context.app.job_manager)

@@ -1,6 +1,6 @@
-"""The cause for which no connection to the database is made, as one word of the log.
+"""Classifies failures to connect to the database, as one word for the log.
 
-The driver's text names the address, the role and, of some servers, more; the log format leaves all of it out.
+The driver's message contains the address, the role and, from some servers, more; the log format drops all of it.
 """
 
 import logging
@@ -41,7 +41,7 @@ _MISSING = {'role "': "role_unknown", 'database "': "database_unknown"}
 
 
 class Cause(logging.Filter):
-    """Gives a record that has an error among its values the member ``reason``."""
+    """Adds the member ``reason`` to a record whose arguments contain an error."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         for each in record.args if isinstance(record.args, tuple) else ():
@@ -51,7 +51,7 @@ class Cause(logging.Filter):
 
 
 def cause_of(error: BaseException) -> str:
-    """Returns a word for the cause, or the error's class for an unknown text."""
+    """Returns a word for the cause, or the error's class for an unknown message."""
     text = str(error)
     if "does not exist" in text:
         for part, cause in _MISSING.items():

@@ -1,4 +1,4 @@
-"""Loggers, their handlers and levels, as ``logging.config.dictConfig`` reads them."""
+"""Loggers, their handlers and levels, for ``logging.config.dictConfig``."""
 
 from typing import Any, Final
 
@@ -9,20 +9,20 @@ LOG_SETTINGS: Final[dict[str, Any]] = {
     "filters": {"cause": {"()": "config.platform.observability.database_causes.Cause"}},
     "handlers": {
         "out": {"class": "logging.StreamHandler", "formatter": "json"},
-        # A logger without any handler would print its warnings as they are.
+        # A logger without any handler would print its warnings unformatted.
         "nowhere": {"class": "logging.NullHandler"},
     },
     "root": {"handlers": ["out"], "level": "INFO"},
     "loggers": {
         # Removes Django's own handlers: a console and mails.
         "django": {"handlers": []},
-        # These write paths and messages, which may carry tokens; config.platform.edge.request_log logs the route.
+        # These log paths and messages, which may contain tokens; config.platform.edge.request_log logs the route.
         "django.request": {"handlers": ["nowhere"], "propagate": False},
         "django.security": {"handlers": ["nowhere"], "propagate": False},
-        # Each command would log a line for each task at its start.
+        # It would log a line per task at the start of each command.
         "procrastinate.blueprints": {"level": "WARNING"},
         "procrastinate.periodic": {"level": "WARNING"},
-        # Its text names the server and the role.
+        # Its messages contain the server and the role.
         "psycopg.pool": {"filters": ["cause"]},
         # It logs two lines per page read.
         "stripe": {"level": "WARNING"},

@@ -1,9 +1,9 @@
-"""The log format: one JSON object a line, with allowed members only.
+"""The log format: one JSON object per line, with allowed members only.
 
-A record's event is a literal text of the code that logged it. A text assembled from values is never written, by any
-library; the place of the call replaces it. Arguments are left out, except numbers of our own code and of gunicorn, and
-names of signals. Only the names in
-:data:`ALLOWED` remain of ``extra``, each in its form, and only classes and frames of exceptions.
+A record's event is a string literal of the code that logged it. A text assembled from values is never written, not even
+a library's; the place of the call replaces it. Arguments are dropped, except numbers of our own code and of gunicorn,
+and names of signals. Of ``extra`` only the names in :data:`ALLOWED` remain, each in its form, and of exceptions only
+classes and frames.
 """
 
 import json
@@ -29,15 +29,15 @@ from config.platform.runtime.request_id import current
 Scalar = str | int | float
 MAX_TEXT = 200
 MAX_DEPTH = 60
-# Replaces a value that does not have the form of its name.
+# Replaces a value that does not match the form of its name.
 REFUSED = "?"
 WORD = re.compile(r"[\w.:/<>+@-]{1,80}", re.ASCII)
 PATTERN = re.compile(r"[!-~]{1,120}")
-# Looks like a key or a token: capitals, small letters and digits in one long run, JSON in base64, or a personal key.
+# Matches apparent keys and tokens: upper case, lower case and digits in one long run, JSON in base64, personal keys.
 SECRET = re.compile(
     r"(?=[\w-]*[A-Z])(?=[\w-]*[a-z])(?=[\w-]*\d)[\w-]{30,}|\beyJ[\w-]{8}|sk-shell-", re.ASCII
 )
-# gunicorn's logger: the ids of its processes say which of them began, ended or hung.
+# gunicorn's logger, whose arguments are the ids of processes that began, ended or hung.
 SERVER = "gunicorn.error"
 # As gunicorn writes them: SIGSEGV, term.
 SIGNALS = frozenset(
@@ -45,7 +45,7 @@ SIGNALS = frozenset(
 )
 
 log = logging.getLogger(__name__)
-# Known literals of the code.
+# Texts already known to be literals.
 _literals: set[str] = set()
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -165,7 +165,7 @@ def allowed_of(record: logging.LogRecord) -> dict[str, Scalar]:
 
 
 def take_over() -> None:
-    """Logs warnings and uncaught errors instead of Python, which would print their values."""
+    """Logs warnings and uncaught errors; Python itself would print their values."""
     logging.raiseExceptions = False
     # The formatter never writes these facts.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False

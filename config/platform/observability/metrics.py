@@ -1,8 +1,8 @@
-"""Metrics, which each app declares beside the code that they are about, with how they are collected.
+"""Types of metrics and of their collection, which each app declares beside the code that they measure.
 
 A module of declarations is loaded only where a port for metrics is set (``DeclaringApp.metrics``). Counters, gauges and
-histograms are the library's own: name, help and labels. The code and the catalogue bound the labels, and none names a
-person. What OpenTelemetry's conventions for generative AI have a name for has that name.
+histograms are the library's own: name, help and labels. The values of labels are bounded by the code and the catalogue,
+and none names a person. Names follow OpenTelemetry's conventions for generative AI where these have one.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ Hook = TypeVar("Hook", bound=Callable[..., object])
 
 @dataclass(frozen=True, slots=True)
 class Observer(Generic[Hook]):
-    """A function that counts each event of a kind as it happens, so it must be quick."""
+    """A function that counts each event of a kind as it happens; it must be quick."""
 
     name: str
     # The hook that calls it.
@@ -29,7 +29,7 @@ class Observer(Generic[Hook]):
 
 @dataclass(frozen=True, slots=True)
 class InitialSeries:
-    """Series with known labels, begun before their first event: no rate sees a series begin.
+    """Series with known labels, created before their first event: ``rate()`` misses the event that creates a series.
 
     ``begin`` may read the database, and is repeated until it succeeds.
     """

@@ -1,8 +1,8 @@
-"""Serves the metrics of all web processes on a port of its own: a program that gunicorn's master starts.
+"""Serves the metrics of all web processes on a separate port: a program that gunicorn's master starts.
 
 ``python -m config.platform.observability.metrics_port LISTENER LIFE``, two open file descriptors. The web processes
 write their numbers into files of ``PROMETHEUS_MULTIPROC_DIR``, so a scrape costs them nothing and a killed process
-loses none. It ends with the last process that holds the other end of LIFE, however that one ended.
+loses none. The program exits with the last process that has the other end of LIFE open, however that one ended.
 """
 
 import os
@@ -20,12 +20,12 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from config.platform.observability.metrics_serving import ENDED, VARIABLE, lives, reserve
 
-# A client that is slower keeps others waiting.
+# Timeout of a client: a slow one delays the others.
 CLIENT_SECONDS = 5
 
 
 def fold_ended(folder: Path) -> None:
-    """Adds the counts of processes that ended to one file of each kind, so that restarts fill no disk."""
+    """Adds the counts of ended processes to one file of each kind, so that restarts do not fill the disk."""
     for file in folder.glob("*.db"):
         kind, _, number = file.stem.rpartition("_")
         if number == str(ENDED) or lives(number):
@@ -65,7 +65,7 @@ def _end_with_the_last(life: int, folder: Path) -> None:
 
 
 def main(listener: int, life: int) -> None:
-    # A service that stops is measured to its end.
+    # A stopping service is measured to its end.
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(each, signal.SIG_IGN)
     folder = Path(os.environ[VARIABLE])

@@ -1,7 +1,7 @@
 """The metrics files of web processes, and the program that gunicorn's master runs to serve them.
 
-The files lie in memory. Their room is taken before a process writes into them: a page that a full disk cannot give
-ends the process that touches it.
+The files are in shared memory. Their space is allocated before a process writes into them: touching a page that a full
+file system cannot provide kills the process (SIGBUS).
 """
 
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 # The size that the declared metrics need at most, in steps of 64 KiB.
 SMALL = 64 * 1024
 SIZES = {"histogram": 32, "counter": 8, "gauge_livesum": 1, "gauge_livemin": 1}
-# A number of no process, whose files hold the counts of ended ones.
+# The id of no process; its files contain the counts of ended ones.
 ENDED = 0
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 LOOK_SECONDS = 2.0
@@ -32,7 +32,7 @@ def lives(number: str | int) -> bool:
 
 
 def begin(port: int) -> None:
-    """Makes the folder before the library is loaded, and removes those of killed services."""
+    """Creates the folder before the library is loaded, and removes those of killed services."""
     memory = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
     prefix = f"shell-metrics-{port}-"
     for left in memory.glob(f"{prefix}*"):
@@ -45,16 +45,16 @@ def begin(port: int) -> None:
 
 
 def reserve(folder: Path, number: int, *, most: int = 32) -> None:
-    """Takes the room of a process's files; ``OSError`` where there is not enough."""
+    """Allocates the space of a process's files; raises ``OSError`` where there is not enough."""
     for kind, size in SIZES.items():
         with (folder / f"{kind}_{number}.db").open("ab") as file:
             os.posix_fallocate(file.fileno(), 0, min(size, most) * SMALL)
 
 
 def serve(host: str, port: int) -> None:
-    """Listens, or fails the start, and has a program answer there for as long as any process of this service lives."""
+    """Listens, or fails the start, and runs a program that answers as long as any process of this service exists."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # A new master begins beside the old one.
+    # During an upgrade a new master listens beside the old one.
     listener = socket.create_server((host, port), family=family, reuse_port=True)
     life, _held = os.pipe()
     for each in (listener.fileno(), life):
@@ -64,7 +64,7 @@ def serve(host: str, port: int) -> None:
 
 
 def _keep(master: int, listener: socket.socket, life: int) -> None:
-    """Starts the program, and again where it was killed."""
+    """Starts the program, and restarts it if it is killed."""
     program = "config.platform.observability.metrics_port"
     command = [sys.executable, "-m", program, str(listener.fileno()), str(life)]
     environ = {"PYTHONPATH": str(_ROOT), VARIABLE: os.environ[VARIABLE]}

@@ -1,4 +1,4 @@
-"""Metrics of requests and of what a process waits for."""
+"""Metrics of requests, queues and dependencies of a process."""
 
 import gc
 import time
@@ -28,7 +28,7 @@ REQUEST_SECONDS = Histogram(
 )  # fmt: skip
 REFUSALS = Counter("shell_refusals", "Refused requests.", ("code",))
 SIGN_INS_REFUSED = Counter("shell_sign_ins_refused", "Wrong passwords.")
-# Labels keep the process that only forks from having a value, which would be the least.
+# With labels the master, which only forks, has no value; the least would be its 0.
 UP = Gauge("shell_dependency_up", "1: it answers.", ("name",), multiprocess_mode="livemin")
 WAITING = Gauge("shell_waiting", "Waits now.", ("for_what",), multiprocess_mode="livesum")
 WAITS = Counter("shell_waits", "Waits begun.", ("for_what",))
@@ -37,9 +37,9 @@ WAITS_FAILED = Counter("shell_waits_failed", "Waits in vain.", ("for_what",))
 PAUSES = Counter("shell_gc_pauses", "Runs of the garbage collector.", ("generation",))
 PAUSE_SECONDS = Counter("shell_gc_pause_seconds", "Their time.", ("generation",))
 
-# Statuses of failures of our own, which alerts look for.
+# Statuses of the service's own failures, which alerts look for.
 FAILED = (500, 503)
-# The garbage collector's runs and time since the start of the process.
+# Runs and total time of the garbage collector since the start of the process.
 _pauses: dict[int, int] = {}
 _pause_seconds: dict[int, float] = {}
 _pause_began = 0.0
@@ -47,7 +47,7 @@ _pause_began = 0.0
 
 def note_request(route: str, status: int, seconds: float) -> None:
     for failed in FAILED:
-        # There before its first failure: no rate sees a series begin.
+        # Created before its first failure: ``rate()`` misses the event that creates a series.
         REQUESTS.labels(route, failed)
     REQUESTS.labels(route, status).inc()
     REQUEST_SECONDS.labels(route).observe(seconds)
@@ -58,7 +58,7 @@ def note_refusal(refused: request_log.Refused) -> None:
 
 
 def time_pause(phase: str, facts: dict[str, Any]) -> None:
-    """Times a pause, which is sampled later: the collector may run while a number is written, whose lock is held."""
+    """Times a pause, which is sampled later: the collector may run while a metric's lock is held."""
     global _pause_began  # noqa: PLW0603 - one run at a time
     if phase == "start":
         _pause_began = time.perf_counter()

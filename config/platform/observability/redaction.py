@@ -1,7 +1,7 @@
 """Redacts exceptions to their class, frames and codes, for logs and error reports.
 
-Messages, source lines and local variables carry tokens and prompts, and PostgreSQL repeats whole rows in its DETAIL
-lines, so nothing else of an exception is written.
+Messages, source lines and local variables may contain tokens and prompts, and PostgreSQL repeats whole rows in its
+DETAIL lines, so nothing else of an exception is written.
 """
 
 import re
@@ -40,7 +40,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One exception of a chain: its class, its frames (the innermost last), and codes that hold no values."""
+    """One exception of a chain: its class, its frames (the innermost last), and codes without values."""
 
     name: str
     frames: tuple[Frame, ...] = ()
@@ -102,7 +102,7 @@ def _steps(traceback: TracebackType | None) -> Iterator[Frame]:
 
 
 def _facts(error: BaseException) -> dict[str, str | int]:
-    """Returns codes and names that hold no values; a constraint names the broken rule without the row."""
+    """Returns codes and names without values; a constraint names the broken rule without the row."""
     facts: dict[str, str | int] = {}
     if isinstance(error, Problem):
         facts["code"] = error.code

@@ -1,7 +1,7 @@
-"""Error reports to Sentry, if operators name an address for them.
+"""Sends error reports to Sentry, if operators configure an address.
 
-By default the library collects local variables, bodies, headers and log arguments. All of that is switched off, and
-:func:`_redacted` replaces each event just before it is sent by allowed parts of the exception and its log record.
+By default the library collects local variables, bodies, headers and log arguments. All of that is disabled, and
+:func:`_redacted` replaces each event just before it is sent with allowed parts of the exception and its log record.
 """
 
 import logging
@@ -56,7 +56,7 @@ class _EventsOnly(HttpTransport):
 
 
 def _redacted(event: Event, hint: Hint) -> Event | None:
-    """Builds a new event of allowed parts; only id and time come from the given one."""
+    """Builds a new event from allowed parts; only id and time are those of the given one."""
     record: logging.LogRecord | None = hint.get("log_record")
     error = (hint.get("exc_info") or (None, None, None))[1]
     report: dict[str, Any] = {
@@ -74,7 +74,7 @@ def _redacted(event: Event, hint: Hint) -> Event | None:
         report["logentry"] = {"message": event_of(record)}
         report["tags"] |= {name: str(value) for name, value in allowed.items()}
     if isinstance(error, BaseException):
-        # Sentry wants the first cause first.
+        # Sentry expects the root cause first.
         report["exception"] = {
             "values": [_exception(failure) for failure in reversed(chain(error))]
         }

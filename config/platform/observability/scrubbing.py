@@ -1,15 +1,15 @@
 """Masks apparent tokens, keys, passwords and email addresses in a text.
 
-Such text comes along by accident in messages, addresses and headers. A mark replaces only the part that matches:
+Secrets get into messages, addresses and headers by accident. A mark replaces only the matching part:
 
 - ``[token]``: JSON Web Tokens, credentials after ``Bearer`` or ``Basic``, 32 or more hexadecimal digits, 32 or more
   characters of base64url with upper case, lower case and digits (except UUIDs), 40 characters of such base64;
 - ``[key]``: keys with the prefix of a well-known service (``sk-``, ``AKIA``, ``ghp_`` ...), private keys in PEM;
 - ``[email]``: email addresses;
-- ``[secret]``: passwords in addresses, and what follows the name of a secret, such as ``password`` or ``token``.
+- ``[secret]``: passwords in addresses, and the value after the name of a secret, such as ``password`` or ``token``.
 
-The patterns guess: they remove a long checksum, and leave a short password without a name. Each reads any text in
-linear time.
+The patterns are heuristics: they mask a long checksum, and miss a short password without a name. Each takes linear
+time.
 """
 
 import re
@@ -29,7 +29,7 @@ _PASSWORDS = "password|passwd|passphrase"
 # Matches the end of a name, to spare numbers such as `max_tokens` and `tokenCount`; a password matches anywhere.
 SECRET_NAME = re.compile(rf"{_PASSWORDS}|(?:{_WORDS})[-_ ]?\d*$", re.IGNORECASE)
 
-# Each pattern below needs one of these signs in lower case, or a long run that is not a UUID.
+# Each pattern below needs one of these fragments in lower case, or a long run that is not a UUID.
 _SIGN = re.compile(
     "@|%40|eyj|-----|sk-|sk_|ya29\\.|xox|whsec_|bearer|basic|passw|passphrase|secret|token|jwt"
     "|authorization|cookie|credential|passcode|pwd|session|key"
@@ -46,13 +46,13 @@ def _token_if_random(match: re.Match[str]) -> str:
 
 
 _Mark = str | Callable[[re.Match[str]], str]
-# Each with signs in lower case of which it needs one: many short texts would otherwise take 20 us each.
+# Each with lower-case fragments, of which it needs one: otherwise many short texts would take 20 µs each.
 _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str], _Mark], ...] = (
     (
         ("-----begin",),
         re.compile(
             r"-----BEGIN (?:[A-Z0-9]++ ){0,3}?PRIVATE KEY-----(?s:.*?)"
-            # Nothing possessive before a look ahead: Python 3.11.2 goes on behind what it has seen there.
+            # Nothing possessive before a lookahead: Python 3.11.2 continues after the text that the lookahead has seen.
             r"(?:-----END (?:[A-Z0-9]++ ){0,3}?PRIVATE KEY-----|(?=-----END)|\Z)"
         ),
         "[key]",
@@ -79,7 +79,7 @@ _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str], _Mark], ...] = (
     (
         ("=", ":"),
         re.compile(
-            # Parsers tell of an unexpected token, a sign or a plain word, and of a token that is a sign.
+            # Parsers report an unexpected token, which is punctuation or a plain word.
             r"(?i)(?<![\w-])(?!(?<=unexpected )token:\s?(?=\S)"
             r"[^\w\s]{0,4}(?-i:[A-Z]?[a-z_]{0,20}|[A-Z_]{1,20})[^\w\s]{0,4}(?!\S))"
             rf"([\w-]*?(?:{_PASSWORDS}|{_WORDS})\\?[\"']?\s?[=:]\s?\\?[\"']?)"

@@ -1,7 +1,7 @@
-"""Sends messages to a syslog server (RFC 5424) and reports whether it took them.
+"""Sends messages to a syslog server (RFC 5424) and reports whether it received them.
 
-By TCP and TLS (RFC 6587, 5425) the server has taken the messages once it has read the end of the connection and closed
-its side. By UDP (RFC 5426) nobody knows; on a local socket the other process has them in its queue.
+By TCP and TLS (RFC 6587, 5425) the server has received the messages once it has read the end of the connection and
+closed its side. By UDP (RFC 5426) receipt is unknown; on a local socket they are in the queue of the other process.
 """
 
 import socket
@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-# For each silence of the server.
+# Limit of each silence of the server.
 TIMEOUT_SECONDS = 10.0
 # Facility "log audit" at the level "informational".
 PRIORITY = 13 * 8 + 6
@@ -29,13 +29,13 @@ class Receiver(NamedTuple):
 
 
 def message(*, at: datetime, host: str, app: str, kind: str, text: str) -> bytes:
-    """One message. ``text`` is printable ASCII, so that it needs no mark of its encoding and has one line."""
+    """Returns one message. ``text`` is printable ASCII, so it needs no byte order mark and has one line."""
     when = at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return f"<{PRIORITY}>1 {when} {host} {app} - {kind[:LONGEST_ID]} - {text}".encode("ascii")
 
 
 def send(messages: Iterable[bytes], *, to: Receiver) -> None:
-    """Sends all of them in their order; ``OSError`` if the server may not have taken every one."""
+    """Sends all messages in order; raises ``OSError`` if the server may not have received every one."""
     if to.scheme in {"udp", "unix"}:
         _send_datagrams(messages, to)
     else:
@@ -67,7 +67,7 @@ def _send_stream(octets: bytes, to: Receiver) -> None:
     with closing(_connected(to)) as stream:
         stream.sendall(octets)
         if isinstance(stream, ssl.SSLSocket):
-            # A server that closes without a farewell has still read ours.
+            # A server that closes without close_notify has still read ours.
             with suppress(ssl.SSLEOFError):
                 stream.unwrap()
             return

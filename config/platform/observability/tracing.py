@@ -1,7 +1,8 @@
-"""Traces of requests, jobs and their calls to other services, sent to a collector by OTLP over HTTP.
+"""Sends traces of requests, jobs and their calls to other services to a collector, by OTLP over HTTP.
 
-Loaded only where a collector is set. OpenTelemetry sees WSGI, psycopg, redis and sessions of ``requests``; the own
-client works beneath those and has a span from here. Spans leave by an allow-list, without any words of a caller.
+It is loaded only where a collector is set. OpenTelemetry instruments WSGI, psycopg, redis and sessions of ``requests``;
+the service's own client works below those and gets its span here. An allow-list filters the exported attributes, so
+that no text of a caller is exported.
 """
 
 import logging
@@ -33,7 +34,7 @@ from config.platform.runtime import request_id, serving
 
 # Encoding a batch blocks the event loop.
 BATCH = 64
-# How long an exiting process waits for a collector.
+# Seconds that an exiting process waits for a collector.
 LAST_SECONDS = 2.0
 _HTTP = ("http.request.method", "http.response.status_code", "error.type")
 # Exported attributes by the kind of span. A caller chooses the server's name in a request.
@@ -47,7 +48,7 @@ _tracer = trace.get_tracer("shell-backend")
 
 
 def register() -> None:
-    """Makes this process, and those forked from it, record spans; ``start`` sends them."""
+    """Makes this process, and those forked from it, record spans; ``start`` begins to send them."""
     os.environ.setdefault("OTEL_SERVICE_NAME", "shell-backend")
     os.environ["OTEL_SEMCONV_STABILITY_OPT_IN"] = "http,database"
     propagate.set_global_textmap(_Traceparent())
@@ -62,7 +63,7 @@ def register() -> None:
 
 
 def start() -> None:
-    """After the fork, which would leave the sending thread behind."""
+    """Starts the sending thread. Call it after the fork, which no thread survives."""
     provider = TracerProvider(shutdown_on_exit=False)
     exporter = _Exporter(f"{settings.OTLP_ENDPOINT.rstrip('/')}/v1/traces")
     provider.add_span_processor(BatchSpanProcessor(exporter, max_export_batch_size=BATCH))
@@ -97,7 +98,7 @@ def send(request: PreparedRequest, sent: Callable[[], Response]) -> Response:
 
 
 class _Traceparent(TraceContextTextMapPropagator):
-    """Neither ``baggage`` nor ``tracestate``: callers' values are not for providers."""
+    """Propagates neither ``baggage`` nor ``tracestate``: providers must not receive callers' values."""
 
     def extract(self, carrier: Any, context: Any = None, getter: Any = default_getter) -> Any:
         return super().extract({"traceparent": getter.get(carrier, "traceparent") or ()}, context)
@@ -107,9 +108,9 @@ class _Exporter(OTLPSpanExporter):
     _loses = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        # Queries outside of requests and jobs are no traces.
-        told = [_allowed(each) for each in spans if each.parent or each.kind != SpanKind.CLIENT]
-        result = super().export(told) if told else SpanExportResult.SUCCESS
+        # Queries outside requests and jobs are dropped.
+        exported = [_allowed(each) for each in spans if each.parent or each.kind != SpanKind.CLIENT]
+        result = super().export(exported) if exported else SpanExportResult.SUCCESS
         if self._loses != (result is not SpanExportResult.SUCCESS):
             self._loses = not self._loses
             log.warning("traces_lost" if self._loses else "traces_sent_again")

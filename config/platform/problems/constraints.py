@@ -1,4 +1,4 @@
-"""Refusals of the database that are faults of an input."""
+"""Translates violated constraints into faults of an input."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from config.platform.problems.problem import Fault, InvalidRequest
 
 @contextmanager
 def refused_as(fault: Fault) -> Iterator[None]:
-    """A savepoint. Raises ``InvalidRequest`` with this fault if a constraint, as of a unique name, refuses it."""
+    """Opens a savepoint; raises ``InvalidRequest`` with this fault if a constraint is violated within it."""
     try:
         with transaction.atomic():
             yield

@@ -1,4 +1,4 @@
-"""Detects overlapping edits: a form writes only the values it changed, if they still are as it showed them."""
+"""Detects overlapping edits: a form writes only the values it changed, if they still are those it showed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from config.platform.problems.problem import Fault, InvalidRequest
 
 
 class ChangedMeanwhile(InvalidRequest):
-    """A conflicting edit of the same field since the form was shown; ``present`` holds the values by field."""
+    """Another edit has changed a field since the form was shown; ``present`` has the current values by field."""
 
     def __init__(self, present: Mapping[str, Any]) -> None:
         super().__init__(
@@ -21,10 +21,10 @@ class ChangedMeanwhile(InvalidRequest):
 def change(
     *, present: Mapping[str, Any], shown: Mapping[str, Any] | None, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns the present values with those replaced that were given otherwise than shown.
+    """Returns the current values, updated by the given ones that differ from those shown.
 
-    A value that was not shown counts as shown. Raises ``ChangedMeanwhile`` where a changed value is by now neither
-    the one shown nor the one given.
+    A value that was not shown counts as shown. Raises ``ChangedMeanwhile`` where the current value of a changed field
+    is neither the one shown nor the one given.
     """
     seen = {**present, **(shown or {})}
     changed = {name: value for name, value in given.items() if value != seen[name]}

@@ -46,7 +46,7 @@ DATABASE_AWAY = (
 DATA_REFUSED = (db.DataError, psycopg.DataError)
 # psycopg's functions that read rows, in C and in Python.
 READING = ("load_row", "load_rows")
-# The first match decides.
+# The first match wins.
 KINDS: tuple[tuple[tuple[type[BaseException], ...], type[Problem]], ...] = (
     ((Http404,), problems.NotFound),
     ((PermissionDenied,), problems.PermissionRefused),
@@ -97,9 +97,9 @@ def _of_database(error: BaseException) -> Problem | None:
         log.warning("database_unavailable", exc_info=error)
         return problems.ServiceUnavailable()
     if _raised_while_reading(error):
-        # An unreadable value, such as the year 12000, was written by somebody else.
+        # An unreadable value, such as the year 12000, was written by another program.
         return None
-    # A value that no check has caught, such as a number out of a column's range.
+    # The value passed every check but is invalid, such as a number out of a column's range.
     log.warning("data_refused", exc_info=error)
     return problems.InvalidRequest("The request has a value that cannot be stored.")
 

@@ -38,9 +38,9 @@ class Problem(Exception):
     """A typed error.
 
     ``code`` is its name on the wire, ``title`` names the kind, and ``detail`` is a sentence that a shell may show to a
-    person. ``headers`` and ``members`` are added to the answer unchanged. ``sdk_code`` is what OpenAI's SDKs know the
-    error by, where that is another word than ``code``, and ``sdk_details`` what Anthropic's read of it. ``about`` is
-    for operators and no part of the answer: whom or what it concerns, where only its rule knows that.
+    person. ``headers`` and ``members`` are added to the answer unchanged. ``sdk_code`` is the code that OpenAI's SDKs
+    expect where it differs from ``code``, and ``sdk_details`` are the details that Anthropic's read. ``about`` is for
+    operators and not part of the answer: the subject of the error, where only its rule knows that.
     """
 
     code: ClassVar[str] = "internal_error"
@@ -66,13 +66,13 @@ class Problem(Exception):
         super().__init__(self.code)
 
     def concerning(self, **about: Any) -> Self:
-        """This problem, with facts for operators."""
+        """Returns this problem with facts for operators."""
         self.about |= about
         return self
 
 
 def titles() -> dict[str, str]:
-    """The titles of all kinds of problems that this process knows, by code."""
+    """Returns the titles of all kinds of problems that this process has loaded, by code."""
     found: dict[str, str] = {}
     kinds = [Problem]
     for kind in kinds:

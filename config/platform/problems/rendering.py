@@ -1,7 +1,7 @@
 """Renders problems for REST framework, Django's error handlers and middleware.
 
 All errors end in :func:`render` and so have one shape. Browsers on the pages under ``/admin/`` and ``/account/`` get
-the same words as a page.
+the same text as a page.
 """
 
 import json
@@ -38,7 +38,7 @@ CONSOLE = "/admin/"
 PAGES = (CONSOLE, "/account/")
 API, MODEL_CALLS = "/v1/", "/v1/llm/"
 MOVED, MOVED_AS_IT_IS = 301, 308
-# Addresses that SDKs call with a base address outside of model calls.
+# Paths that SDKs call when their base URL lacks the prefix of model calls.
 ASTRAY = re.compile(
     r"(?:/(?:api|openai|llm|v1))*/(?:chat|completions|responses|embeddings|messages|models)(?:/|$)"
 )
@@ -88,12 +88,12 @@ def render(request: HttpRequest, problem: Problem) -> HttpResponse:
         body["error"] = openai_error(problem)
     body |= {name: value for name, value in problem.members.items() if name not in body}
     text = json.dumps(body, cls=DjangoJSONEncoder, ensure_ascii=False)
-    # A pointer repeats names of the input, which may hold a lone surrogate.
+    # A pointer repeats names of the input, which may contain a lone surrogate.
     response = HttpResponse(
         text.encode("utf-8", "replace"), status=problem.status, content_type=CONTENT_TYPE
     )
     if request.path_info.startswith(MESSAGES):
-        # The place at which these SDKs read it.
+        # The header that these SDKs read.
         response["request-id"] = id_of(request)
     if request.path_info.startswith(MODEL_CALLS) and _stays_unauthenticated(problem):
         response["x-should-retry"] = "false"
@@ -197,7 +197,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """Django's CSRF_FAILURE_VIEW. A page that is loaded again mends neither a foreign origin nor lost cookies."""
+    """Django's CSRF_FAILURE_VIEW. Reloading the page fixes neither a foreign origin nor lost cookies."""
     sentence = "This form has expired. Please load the page again."
     if reason.startswith(("Origin ", "Referer ")):
         sentence = (
@@ -210,7 +210,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 class PlainHttp(PermissionRefused):
-    """A redirect would hide that a program's secrets are sent in clear."""
+    """A call of the API came over plain HTTP. A redirect would hide that its secrets are sent in clear text."""
 
     default_detail = (
         "This service answers over https alone. A password, token or key that came with this request was sent in "
@@ -219,7 +219,7 @@ class PlainHttp(PermissionRefused):
 
 
 def _led_to_https(request: HttpRequest, redirect: HttpResponseBase) -> HttpResponseBase:
-    """Refuses a call of the API, and has a form sent again as it was: clients repeat a 301 as GET."""
+    """Refuses a call of the API, and redirects a form without loss: clients repeat a 301 as GET."""
     if request.path_info.startswith(API):
         return render(request, PlainHttp())
     if request.method not in {"GET", "HEAD"}:

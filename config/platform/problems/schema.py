@@ -1,4 +1,4 @@
-"""The OpenAPI description of problems and of the two health checks; what is fixed of it is in ``problems.json``."""
+"""The OpenAPI description of problems and of the two health checks; its fixed parts are in ``problems.json``."""
 
 from collections.abc import Collection, Iterable
 from json import loads
@@ -82,7 +82,7 @@ def components() -> dict[str, Described]:
 
 
 def _described(problem: type[Problem], members: Described) -> Described:
-    """The component of one problem. Its status and code are constants, so that clients tell problems apart by them."""
+    """Returns the component of one problem. Its status and code are constants, by which clients tell problems apart."""
     kind = {"status": {"const": problem.status}, "code": {"const": problem.code}}
     shape = _object({**kind, **members}, optional=members.keys() - {"retry_after_iso"})
     return {**_all_of(_ref("ProblemBase"), shape), "description": problem.default_detail}

@@ -1,7 +1,7 @@
 """Gathers concurrent executions of one kind into batches (group commit).
 
 While a batch is in flight, further executions queue and run together as the next one. One of them, the leader, runs
-the batch in an uninterruptible task, because the others depend on it; an interrupted caller gives up its place only.
+the batch in an uninterruptible task, because the others depend on it; an interrupted caller gives up only its place.
 The leader first waits briefly for the process to become idle, since other requests may add executions.
 """
 
@@ -114,7 +114,7 @@ class Batches(Generic[E]):
             self._finish(batch)
 
     def _start(self, leader: E, most: int) -> list[E]:
-        """Takes the next batch from the queue: the leader, unless it has given up, and others."""
+        """Takes the next batch from the queue: the leader, unless it has given up, and further executions."""
         with self._lock:
             batch = []
             if leader in self.waiting:

@@ -20,7 +20,7 @@ from config.platform.problems.problem import ServiceUnavailable
 
 # At 60 sign-ins a second, at most about 120 wait.
 QUEUE_SECONDS = 2.0
-# The longest that a person's work waits for other work of the same person.
+# The longest that work waits for other work of the same person.
 SHARE_SECONDS = 10.0
 LOWEST_PRIORITY = 19
 
@@ -35,7 +35,7 @@ class Task:
         self._greenlet = greenlet
 
     def kill(self) -> None:
-        """Interrupts the function where it waits, and returns at once. Idempotent. Threads run on."""
+        """Interrupts the function where it waits, and returns at once. Idempotent. Threads keep running."""
         if self._greenlet is not None:
             self._greenlet.kill(block=False)
 
@@ -50,9 +50,9 @@ def spawn(function: Callable[..., None], *args: Any) -> Task:
 
 
 def within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Returns a function's result, or interrupts it after so many seconds and raises ``TimeoutError``.
+    """Returns a function's result, or interrupts it after a number of seconds and raises ``TimeoutError``.
 
-    Inside the function the interruption is no ``OSError``, which libraries would catch. Plain threads have no limit.
+    The interruption is not an ``OSError``, which libraries would catch. Plain threads have no limit.
     """
     if not is_module_patched("threading"):
         return function(*args, **kwargs)
@@ -92,7 +92,7 @@ def _outcome(
 
 
 def wait_until_idle(seconds: float) -> None:
-    """Waits until no other greenlet can run, at most so many seconds. Plain threads do not wait."""
+    """Waits until no other greenlet is ready to run, at most for a number of seconds. Plain threads do not wait."""
     if is_module_patched("threading"):
         with Timeout(seconds, False):
             idle()
@@ -127,7 +127,7 @@ class WorkerThread:
 
     @contextmanager
     def share_of(self, person: Hashable) -> Iterator[None]:
-        """Serializes the work of one person, so that it holds up others by one call at most.
+        """Serializes the work of one person, so that it delays others by at most one call.
 
         Raises ``ServiceUnavailable`` when too much of it is queued, or after ``SHARE_SECONDS``.
         """
@@ -170,7 +170,7 @@ class WorkerThread:
 
     def _on_thread(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            # Blocks while one call runs and another is queued, so that calls given up never reach the thread.
+            # Blocks while one call runs and another is queued, so that abandoned calls never reach the thread.
             spawn = self._pool().spawn
             pending = within(QUEUE_SECONDS, spawn, self._outcome, work, *args, **kwargs)
         except TimeoutError:
@@ -217,5 +217,5 @@ def _until_killed(function: Callable[..., None], *args: Any) -> None:
     try:
         function(*args)
     except GreenletExit:
-        # gevent would keep the traceback, and with it everything that the function had open.
+        # gevent would keep the traceback, and with it every resource of the function.
         return

@@ -17,7 +17,7 @@ _current: ContextVar[str] = ContextVar("request_id", default="")
 
 
 def begin(request: HttpRequest) -> str:
-    """Sets and returns the id of a request that has just come."""
+    """Sets and returns the id of a new request."""
     given = request.META.get("HTTP_X_REQUEST_ID", "")
     named = given if SANE.fullmatch(given) else str(timed_uuid())
     request.id = named  # type: ignore[attr-defined]

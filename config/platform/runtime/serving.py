@@ -1,6 +1,6 @@
 """Hooks of a serving process: composition registers them, and gunicorn's worker calls them.
 
-A process without apps, as a reference of the bench, does nothing.
+In a process without apps, such as a reference of the bench, they are empty.
 """
 
 from collections.abc import Callable
@@ -8,22 +8,22 @@ from typing import Any
 
 Hook = Callable[[], object]
 
-# Once the process serves.
+# Called once the process serves.
 started: list[Hook] = []
-# Once the service serves, in one of its processes alone.
+# Called once the service serves, in only one of its processes.
 first_started: list[Hook] = []
-# The master kills the process soon; running calls have to end.
+# Called before the master kills the process; running calls must end.
 grace_over: list[Hook] = []
-# Once the worker of queued jobs works.
+# Called once the worker of queued jobs runs.
 worker_started: list[Hook] = []
-# The last before the process exits.
+# Called last, before the process exits.
 exits: list[Hook] = []
-# Around the WSGI application, and around each job as middleware of its library.
+# Wrap the WSGI application, and each job as middleware of its library.
 around_requests: list[Callable[[Any], Any]] = []
 around_jobs: list[Callable[..., Any]] = []
 
 
 def run(hooks: list[Hook]) -> None:
-    """Calls them in the order in which they were registered."""
+    """Calls hooks in the order of registration."""
     for hook in hooks:
         hook()

@@ -80,7 +80,7 @@ class TestHere:
         row = str(ConnectionRevocation.objects.values().get())
         assert not [each for each in ("refresh-1", "access-1") if each in row]
 
-    def test_undone_together_with_what_it_is_part_of(
+    def test_disconnecting_rolls_back_with_its_transaction(
         self, connection: Connection, user: User, by: Actor, now: datetime
     ) -> None:
         with transaction.atomic():

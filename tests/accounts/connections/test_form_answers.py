@@ -128,7 +128,7 @@ def test_every_other_error_of_a_form_is_read_by_the_same_table(
         (b"", FORM),
     ],
 )
-def test_what_can_be_read_in_two_ways_is_neither_a_token_nor_the_end_of_a_grant(
+def test_an_ambiguous_answer_is_neither_a_token_nor_the_end_of_a_grant(
     party: Party, now: datetime, body: bytes, kind: str
 ) -> None:
     party.answers = [sent(body, kind=kind)]

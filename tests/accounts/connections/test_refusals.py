@@ -85,7 +85,7 @@ UNKNOWN: list[tuple[int, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("status", "members"), THE_PERSONS)
-def test_what_only_the_person_can_mend_refuses_grant_and_code(
+def test_errors_that_only_the_person_can_fix_refuse_grant_and_code(
     party: Party, now: datetime, status: int, members: dict[str, Any]
 ) -> None:
     party.answers = [says(status, **members)]
@@ -103,7 +103,7 @@ def failure(party: Party, now: datetime, said: Said) -> ProviderFailed:
 
 
 @pytest.mark.parametrize(("status", "members"), PASSING)
-def test_what_passes_by_itself_says_nothing_about_the_grant(
+def test_temporary_errors_say_nothing_about_the_grant(
     party: Party, now: datetime, status: int, members: dict[str, Any]
 ) -> None:
     assert not failure(party, now, says(status, **members)).unknown

@@ -77,7 +77,7 @@ def test_a_kid_never_heard_of_is_looked_for_before_it_is_refused(
 
 
 @pytest.mark.django_db
-def test_strangers_have_rows_read_twice_a_second_and_what_is_no_kid_not_at_all(
+def test_unknown_kids_read_rows_twice_a_second_and_malformed_ones_never(
     signing_key: None, now: datetime, clock: Clock
 ) -> None:
     ring = KeyRing()

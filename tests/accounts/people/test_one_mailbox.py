@@ -122,7 +122,7 @@ def test_no_other_email_is_hers(lea: User, now: datetime, typed: str) -> None:
 
 
 @pytest.mark.usefixtures("signing_key")
-def test_the_console_finds_whom_the_api_finds(
+def test_the_console_finds_the_people_that_the_api_finds(
     organisation: Client, operator: User, now: datetime
 ) -> None:
     """Django's own field would make of the ligature two letters, and so another person."""
@@ -184,14 +184,14 @@ def test_a_request_to_reset_leaves_the_job_of_the_release_before() -> None:
 
 @pytest.mark.parametrize("email", [LETTERS, LABEL, DECOMPOSED, LABEL.upper()])
 class TestNobodyIsAddedTwice:
-    def test_by_a_rule_of_the_console(
+    def test_adding_a_person_refuses_a_known_mailbox(
         self, lea: User, organisation: Client, by: Actor, now: datetime, email: str
     ) -> None:
         with pytest.raises(InvalidRequest) as refusal:
             add_user(email=email, client=organisation, by=by, now=now)
         assert [fault.code for fault in refusal.value.errors] == ["unique"]
 
-    def test_as_an_operator(
+    def test_adding_an_operator_refuses_a_known_mailbox(
         self, lea: User, operator: User, now: datetime, email: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         by = Actor(name=operator.email, id=operator.pk)
@@ -202,7 +202,7 @@ class TestNobodyIsAddedTwice:
         with pytest.raises(Exception, match="taken"):
             call_command("createsuperuser", email=email, interactive=False)
 
-    def test_by_invitation_and_import(
+    def test_invitations_and_imports_skip_a_known_mailbox(
         self, lea: User, organisation: Client, by: Actor, now: datetime, email: str
     ) -> None:
         (verdict,) = judge([Named(1, email)], client=organisation)
@@ -215,7 +215,7 @@ class TestNobodyIsAddedTwice:
         )
         assert User.objects.count() == 1
 
-    def test_by_a_changed_email(
+    def test_changing_an_email_refuses_a_known_mailbox(
         self, lea: User, organisation: Client, by: Actor, now: datetime, email: str
     ) -> None:
         other = add_user(email="bob@acme.test", client=organisation, by=by, now=now)

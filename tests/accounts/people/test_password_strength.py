@@ -137,7 +137,9 @@ def test_a_password_of_before_still_signs_in(user: User, signing_key: None, now:
 
 
 class TestWhereverOneIsSet:
-    def test_by_its_owner(self, api: APIClient, pair: TokenPair) -> None:
+    def test_a_change_by_its_owner_refuses_a_weak_password(
+        self, api: APIClient, pair: TokenPair
+    ) -> None:
         api.credentials(HTTP_AUTHORIZATION=f"Bearer {pair.access}")
         given = {"current": PASSWORD, "new": "summer2026!!"}
         answer = api.post("/v1/auth/password/change", given, format="json")
@@ -146,7 +148,7 @@ class TestWhereverOneIsSet:
         assert (fault["pointer"], fault["code"]) == ("/new", "password_too_weak")
         assert ONE_WORD in fault["detail"]
 
-    def test_by_a_one_time_password(
+    def test_a_one_time_password_does_not_allow_a_weak_password(
         self, stranger: Browser, user: User, by: Actor, now: datetime
     ) -> None:
         at = timezone.now()
@@ -158,7 +160,9 @@ class TestWhereverOneIsSet:
             assert answer.status_code == status
             assert (ONE_WORD in answer.content.decode()) == (status == 200)
 
-    def test_by_an_operator_in_the_console(self, console: Browser, operator: User) -> None:
+    def test_the_console_refuses_a_weak_password_of_an_operator(
+        self, console: Browser, operator: User
+    ) -> None:
         form = {"old_password": PASSWORD}
         form |= {"new_password1": "summer2026!!", "new_password2": "summer2026!!"}
         answer = console.post("/admin/password_change/", form)
@@ -166,7 +170,7 @@ class TestWhereverOneIsSet:
         operator.refresh_from_db()
         assert operator.check_password(PASSWORD)
 
-    def test_for_the_first_operator(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_createsuperuser_refuses_a_weak_password(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", "summer2026!!")
         with pytest.raises(CommandError, match=ONE_WORD):
             call_command("createsuperuser", "--noinput", "--email", "first@shell.test")

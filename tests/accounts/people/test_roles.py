@@ -160,7 +160,7 @@ def test_roles_mean_something_for_operators_who_may_sign_in_alone(role: str, bea
 
 
 @pytest.mark.django_db
-def test_people_who_can_be_made_operators(
+def test_only_enabled_people_with_a_password_and_no_client_become_operators(
     owner: User, bea: User, user: User, organisation: Client, by: Actor, now: datetime
 ) -> None:
     def make(person: User, *roles: str) -> None:

@@ -180,7 +180,7 @@ class TestMail:
         assert f"{settings.BASE_URL}/admin/accounts/session/" in mail["text"]
 
     @pytest.mark.usefixtures("second")
-    def test_the_person_is_told_why_and_what_to_do(
+    def test_the_mail_to_the_person_gives_the_cause_and_the_next_steps(
         self, first: str, user: User, now: datetime
     ) -> None:
         replay(first, now + timedelta(hours=2))

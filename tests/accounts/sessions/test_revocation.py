@@ -242,7 +242,7 @@ class TestAuditLog:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_login_that_races_the_revocation_of_everybody_is_either_dead_or_new(
+def test_a_login_that_races_the_revocation_of_everybody_is_either_revoked_or_new(
     organisation: Client, signing_key: None, by: Actor, now: datetime
 ) -> None:
     user = User.objects.create_user("ada@acme.test", PASSWORD, client=organisation)

@@ -55,9 +55,7 @@ def test_line_ends_and_cuts_within_change_nothing(
 
 
 @pytest.mark.parametrize(("row", "surface"), STREAMS, ids=named)
-def test_what_stands_between_events_changes_nothing(
-    row: Row, surface: Surface, chance: Random
-) -> None:
+def test_bytes_between_events_change_nothing(row: Row, surface: Surface, chance: Random) -> None:
     for number, parts in enumerate(variants.interrupted(row.events(), chance, most=MOST)):
         told = assert_read(row, surface, parts)
         if number % len(variants.BETWEEN) == 1:

@@ -349,7 +349,7 @@ class TestTelling:
         held.set()
         thread.join()
 
-    def test_what_was_found_has_a_sentence_for_each_case(self) -> None:
+    def test_each_outcome_of_the_probe_has_a_sentence_or_none(self) -> None:
         assert {found(each) is None for each in Conditions} == {True, False}
 
 

@@ -1,11 +1,11 @@
-"""A Django cache of counters: in Redis at ``LOCATION``, and in this process where there is none or it is away.
+"""A Django cache of counters: in Redis at ``LOCATION``, and in this process without Redis or while it is unavailable.
 
 django-ratelimit counts by ``add(key, 1, timeout)`` and, for a key that exists already, ``incr(key)``. Here ``add``
 increments and sets the expiry in one atomic step, and the next ``incr`` of the same thread returns that result, so
 that a count is one round trip. django-ratelimit reads by ``add(key, 0, timeout)`` and ``get(key)``, likewise. The
-cache therefore holds whole numbers alone.
+cache therefore holds only whole numbers.
 
-Counts that this process made while Redis was away stay here when Redis is back.
+Counts that this process made while Redis was unavailable stay in this process afterwards.
 """
 
 import threading
@@ -19,7 +19,7 @@ from config.platform.edge.ratelimits.process_counters import ProcessCounters
 from config.platform.edge.ratelimits.redis_counters import Away, RedisCounters
 
 T = TypeVar("T")
-# Named like the limits' keys, so that a Redis user with access to those has access to this.
+# Has the prefix of the limits' keys, so that a Redis user with access to those has access to this.
 PROBE = "rl:{health}"
 Counters = ProcessCounters | RedisCounters
 
@@ -76,7 +76,7 @@ class CounterCache(BaseCache):
 
     def delete(self, key: str, version: int | None = None) -> bool:
         full_key = self.make_key(key, version)
-        # It may have been set here while Redis was away.
+        # It may have been set here while Redis was unavailable.
         is_here = _process.delete(full_key)
         return self._run(lambda counters: counters.delete(full_key)) or is_here
 
@@ -102,7 +102,7 @@ class CounterCache(BaseCache):
     def give_back(self, key: str) -> None:
         """Takes back a count of :meth:`take`, if its window has not ended."""
         full_key = self.make_key(key)
-        # It may have been counted here while Redis was away.
+        # It may have been counted here while Redis was unavailable.
         if not _process.give_back(full_key):
             self._run(lambda counters: counters.give_back(full_key))
 
@@ -127,12 +127,12 @@ class _Thread(threading.local):
 
 
 def clear_degraded() -> None:
-    """Starts a request: ``is_degraded`` reports on the counts of this thread from here on."""
+    """Resets ``is_degraded`` at the start of a request."""
     _thread.degraded = False
 
 
 def is_degraded() -> bool:
-    """Returns whether this thread has counted in this process because Redis was away."""
+    """Returns whether this thread has counted in this process because Redis was unavailable."""
     return _thread.degraded
 
 
@@ -144,7 +144,7 @@ def _result_of_add(key: str, value: int) -> int | None:
 
 @cache
 def _redis(location: str) -> RedisCounters:
-    """The process's one client of a Redis; Django makes a cache object for every thread."""
+    """Returns the process's only client of a Redis; Django makes a cache object for every thread."""
     return RedisCounters(location)
 
 

@@ -1,12 +1,12 @@
 """Limits that count failures only: wrong passwords of one account, and of everyone together.
 
 Reading a count before a guess and adding to it afterwards would let through any number of concurrent guesses. So an
-attempt is counted first, and its count given back unless it fails:
+attempt is counted first, and the count undone unless it fails:
 
     with attempt(("auth.account", email), ("auth.all", ""), failing=InvalidCredentials, now=now):
         ...
 
-A limit's window begins with its first attempt. A count of a killed process ends with the window.
+A limit's window begins with its first attempt. A count of a killed process expires with the window.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,9 +28,9 @@ failures: list[Callable[[], object]] = []
 def attempt(
     *limits: tuple[FailureLimit, str], failing: type[Exception], now: datetime
 ) -> Iterator[None]:
-    """Counts against every limit (a name and a key) if its body raises ``failing``, and else not at all.
+    """Counts against every limit (a name and a key) only if its body raises ``failing``.
 
-    Raises ``RateLimited`` where failures and running attempts have used a limit up.
+    Raises ``RateLimited`` where failures and running attempts have exhausted a limit.
     """
     with ExitStack() as counted:
         for name, key in limits:

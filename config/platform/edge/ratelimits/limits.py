@@ -1,4 +1,4 @@
-"""Applies the rate limits by django-ratelimit: fixed windows that begin at another moment for every key.
+"""Applies the rate limits by django-ratelimit: fixed windows whose start differs for every key.
 
 The middleware applies limits ending in ``.ip`` by path, before any view; a view spends the others by ``count``. Limits
 of failures are in ``failed_logins.py``. Keys are hashed, so no email address or other personal data reaches the cache.
@@ -32,8 +32,8 @@ class RateLimited(RefusedUntil):
 class AddressLimitMiddleware:
     """Counts requests of an address by their path and refuses those over a limit before any view runs.
 
-    ``X-RateLimit-Degraded: 1`` marks every response whose request was counted in this process alone because the
-    cache was away, by a view as well.
+    ``X-RateLimit-Degraded: 1`` marks every response whose request was counted only in this process, here or by a
+    view, because the cache was unavailable.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
@@ -57,7 +57,7 @@ class AddressLimitMiddleware:
 
 
 class Window(NamedTuple):
-    """The rest of a limit, and the seconds until it resets."""
+    """A limit, its remaining count, and the seconds until it resets."""
 
     limit: int
     left: int
@@ -115,7 +115,7 @@ def network_of(address: str) -> str:
 
 
 def _factor(address: str) -> int:
-    """Returns the factor of the smallest known network that holds an address, or 1."""
+    """Returns the factor of the smallest known network that contains an address, or 1."""
     networks = settings.RATE_LIMIT_NETWORKS
     client = ip_address(address) if networks else None
     around = [network for network in networks if client in network]

@@ -1,4 +1,4 @@
-"""Counters in this process, for a service without Redis or while Redis is away."""
+"""Counters in this process, for a service without Redis or while Redis is unavailable."""
 
 import heapq
 import threading
@@ -12,8 +12,8 @@ ROOM = 50_000
 class ProcessCounters:
     """Holds at most ``room`` numbers.
 
-    When it is full, the expired numbers go first and then the smallest: a flood of new keys evicts its own numbers, and
-    a number that has grown up to a limit stays.
+    When it is full, it evicts expired numbers first and then the smallest: a flood of new keys evicts its own numbers,
+    and a number that has reached a limit stays.
     """
 
     def __init__(self, room: int = ROOM) -> None:
@@ -49,7 +49,7 @@ class ProcessCounters:
                 del self._numbers[key]
 
     def give_back(self, key: str) -> bool:
-        """Takes one from a count that still runs; returns whether there is one."""
+        """Decrements a count whose window has not ended; returns whether there is one."""
         with self._lock:
             number, ends = self._numbers.get(key, (0, 0.0))
             if ends <= monotonic():
@@ -69,7 +69,7 @@ class ProcessCounters:
             return
         now = monotonic()
         self._numbers = {key: kept for key, kept in self._numbers.items() if kept[1] > now}
-        # A tenth at a time, so that many new keys share the cost of one search.
+        # Evicts a tenth at a time, so that many new keys share the cost of one search.
         if (over := len(self._numbers) - self._room * 9 // 10) > 0:
             for key in heapq.nsmallest(over, self._numbers, key=self._numbers.__getitem__):
                 del self._numbers[key]

@@ -1,7 +1,7 @@
 """Counters in Redis, for all threads of a process.
 
-After a failure, one caller tries Redis again every ``PAUSE_SECONDS`` and the others go on without it, so that an outage
-costs requests neither errors nor time.
+After a failure, one caller retries Redis every ``PAUSE_SECONDS`` and the others continue without it, so that an outage
+causes neither errors nor delays.
 """
 
 import logging
@@ -25,7 +25,7 @@ CONNECTIONS = 32
 # The count of a probe expires.
 PROBE_SECONDS = 60
 
-# ARGV: of each key the number to add, and the seconds that a new count lives, or 0.
+# ARGV: for each key the number to add, and the lifetime of a new count in seconds, or 0.
 COUNT = """
 local counts = {}
 for place, key in ipairs(KEYS) do
@@ -37,7 +37,7 @@ for place, key in ipairs(KEYS) do
 end
 return counts
 """
-# A count that has ended meanwhile does not begin below zero.
+# A count that has expired meanwhile does not restart below zero.
 GIVE_BACK = """
 if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('DECR', KEYS[1]) <= 0 then
     redis.call('DEL', KEYS[1])
@@ -50,7 +50,7 @@ class Away(Exception):
 
 
 class _Count(Execution):
-    """One count: its key, and the number that it has come to once it is over."""
+    """One count: its key, and its result once it has run."""
 
     __slots__ = ("by", "key", "number", "seconds")
 
@@ -62,8 +62,8 @@ class _Count(Execution):
 class RedisCounters(Batches[_Count]):
     """The counters at one address; each operation is one round trip and raises ``Away`` when Redis fails.
 
-    Counts of this process that meet share a round trip: most of what one costs is to wake the other side. A cluster
-    keeps their keys apart.
+    Concurrent counts of this process share a round trip, most of whose cost is waking the receiver. A cluster keeps
+    their keys apart.
     """
 
     def __init__(self, address: str) -> None:
@@ -71,7 +71,7 @@ class RedisCounters(Batches[_Count]):
         self._address = address
         self._client: Any = None
         self._scripts: dict[str, Any] = {}
-        # A burst waits for a moment, instead of opening a thousand connections.
+        # A burst waits briefly instead of opening a thousand connections.
         self._room = threading.BoundedSemaphore(CONNECTIONS)
         self._turn, self._making = threading.Lock(), threading.Lock()
         self._away = False
@@ -95,7 +95,7 @@ class RedisCounters(Batches[_Count]):
                 each.number, each.error = number, None
 
     def give_back(self, key: str) -> None:
-        """Takes one from a count that still runs."""
+        """Decrements a count whose window has not ended."""
         self.call(lambda client: self._script(client, GIVE_BACK)([key], [], client))
 
     def milliseconds_left(self, key: str) -> int:
@@ -112,14 +112,14 @@ class RedisCounters(Batches[_Count]):
         return bool(self.call(lambda client: client.delete(key)))
 
     def clear(self, prefix: str) -> None:
-        # Never the whole database, which others may share.
+        # Never flushes the whole database, which other services may share.
         pattern = prefix.translate({ord(sign): f"\\{sign}" for sign in "*?[]\\"}) + "*"
         self.call(lambda client: [client.delete(key) for key in client.scan_iter(pattern, 1000)])
 
     def answers(self, key: str) -> bool:
-        """Returns whether Redis counts now, even while it is considered away. ``key`` is for this alone.
+        """Returns whether Redis counts now, even while it is considered unavailable. ``key`` is for this only.
 
-        One that is full, a replica or forbidden to its user reads well and counts nothing.
+        A Redis that is full, a replica, or without rights for this user can be read but does not count.
         """
         try:
             self._try(
@@ -131,9 +131,9 @@ class RedisCounters(Batches[_Count]):
         return True
 
     def call(self, operation: Callable[[Any], T], *, counts: bool = False) -> T:
-        """Runs an operation on the client, unless Redis is away and another caller tries it.
+        """Runs an operation on the client, unless Redis is unavailable and another caller retries it.
 
-        Only one that ``counts`` shows that Redis is back.
+        Only an operation that ``counts`` proves that Redis has recovered.
         """
         with self._turn:
             if self._away and monotonic() < self._next_try:
@@ -147,7 +147,7 @@ class RedisCounters(Batches[_Count]):
         )
 
     def _script(self, client: Any, text: str) -> Any:
-        """The script, which sends its text only to a server that does not know it yet."""
+        """Returns a script, whose text is sent only to a server that has not cached it."""
         if text not in self._scripts:
             self._scripts[text] = client.register_script(text)
         return self._scripts[text]
@@ -157,12 +157,12 @@ class RedisCounters(Batches[_Count]):
             raise Away
         try:
             with self._making:
-                # A cluster's client connects as it is made.
+                # A cluster's client connects when it is created.
                 client = self._client = self._client or client_of(self._address)
             result = operation(client)
-        # The last is no error of Redis by its class.
+        # The last is no subclass of RedisError.
         except (RedisError, OSError, RedisClusterException) as error:
-            # The idle connections may be as dead as this one, and a cluster may have moved.
+            # The idle connections may be broken too, and the nodes of a cluster may have changed.
             self._client = None
             self._note(away=True)
             raise Away from error

@@ -19,11 +19,11 @@ Client = Redis | RedisCluster
 SINGLE = {"redis", "rediss", "unix"}
 CLUSTER = "redis+cluster"
 PORTS = {"redis+sentinel": 26379, CLUSTER: 6379}
-# Python's parser knows one host, and its versions differ about several with one in brackets.
+# Python's parser supports one host, and its versions differ on several with one in brackets.
 SEVERAL = re.compile(
     r"(?:(?P<username>[^:/?#]*)(?::(?P<password>[^/?#]*))?@)?(?P<hosts>[^@/?#]+)/?(?P<service>[^/?#]*)/?"
 )
-# Redis answers in well under a millisecond; a request that waits longer than this is better served without it.
+# Redis answers in well under a millisecond; beyond this wait a request is better off without it.
 SOCKET_SECONDS = 0.25
 TIMEOUTS = {"socket_timeout": SOCKET_SECONDS, "socket_connect_timeout": SOCKET_SECONDS}
 
@@ -54,7 +54,7 @@ def check(address: str) -> None:
     if parts.fragment or not is_numbered:
         raise ValueError
     try:
-        # Made and not connected. An option that the scheme's connection does not know is a wrong argument.
+        # Created but not connected. An option that the scheme's connection does not support is a wrong argument.
         Redis.from_url(address, **TIMEOUTS).connection_pool.make_connection()
     except (TypeError, RedisError) as error:
         raise ValueError from error

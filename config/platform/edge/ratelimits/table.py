@@ -24,12 +24,12 @@ DEFAULTS: Mapping[Limit, str] = {
     "status.ip": "600/m",
     # Model calls, not listings.
     "llm.user": "30/m",
-    # Counts of prompts, which cost no tokens; programs ask for several beside each call. A large one counts several
-    # times: 8 MB take a second of the processor.
+    # Counts of prompts, which cost no tokens; programs request several with each call. A large one counts several
+    # times: 8 MB take a second of CPU time.
     "counts.user": "120/m",
     "publish.ip": "10/m",
     "telemetry.user": "60/m",
-    # Calls that reach a third party, where all our people share one client.
+    # Calls that reach a third party, where all people share the service's one OAuth client.
     "connections.user": "20/m",
     # Everything else of a person. A shell that polls as documented sends a few a minute.
     "api.user": "600/m",

@@ -1,7 +1,7 @@
-"""The one limit per person for everything that has none of its own, as a throttle of REST framework.
+"""The default limit per person, for every view without its own, as a throttle of REST framework.
 
 A person's requests to addresses that are limited per address, such as the licence status, are not counted here: that
-would be a second round trip to the cache for each poll. Views with a limit per person of their own switch it off by
+would be a second round trip to the cache for each poll. Views with their own limit per person disable it by
 ``throttle_classes = ()``.
 """
 
