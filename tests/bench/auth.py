@@ -7,14 +7,17 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from threading import Thread
 from typing import TypeVar
 
 from accounts.models import RefreshToken
 from accounts.sessions.refresh_tokens import RefreshSecret
 from tests.bench import verifying
 from tests.bench.callers import PASSWORD
+from tests.bench.crowd_of_streams import percentile
 from tests.bench.figures import Line, in_turns
 from tests.bench.length import usual
+from tests.bench.probes import Probe, probed
 from tests.bench.stage import WORKERS, Load, Served, Stage, others
 from tests.bench.stock import Stock, running_stock
 
@@ -46,7 +49,7 @@ def measure(stage: Stage, *, rounds: int) -> list[Line]:
                 "stock": partial(_refresh, stage, stock.served, theirs, callers, UNKEYED),
             }
             lines += _refresh_lines(callers, _rounds(ways, rounds))
-        return lines + _login_lines(stage, ours, stock, rounds)
+        return lines + _login_lines(stage, ours, stock, rounds) + _beside(stage, ours, rounds)
 
 
 def _rounds(ways: dict[str, Callable[..., T]], rounds: int) -> dict[str, list[T]]:
@@ -169,6 +172,32 @@ def _login_lines(stage: Stage, ours: Served, stock: Stock, rounds: int) -> list[
             goal="",
         ),
         *others(PART, f"{SIGNING_IN} callers", "sign-in", mine),
+    ]
+
+
+def _beside(stage: Stage, ours: Served, rounds: int) -> list[Line]:
+    """``license/status`` while nothing else happens, and while so many sign in without a pause."""
+    people = [_credentials("email", each.email) for each in stage.callers(PEOPLE)]
+    [one] = stage.callers(1)
+    quiet: list[float] = []
+    busy: list[float] = []
+    for _ in range(rounds):
+        quiet.append(percentile(probed(ours.port, Probe(token=one.access)), 0.99))
+        signing_in = Thread(target=_logins, args=(stage, ours, people))
+        signing_in.start()
+        busy.append(percentile(probed(ours.port, Probe(token=one.access)), 0.99))
+        signing_in.join()
+    return [
+        Line(
+            part=PART,
+            name=f"license/status p99 beside {SIGNING_IN} who sign in",
+            unit="ms",
+            ours=busy,
+            reference=quiet,
+            against="without them",
+            goal="at most 2 times its quiet value",
+            at_most=2.0,
+        )
     ]
 
 

@@ -18,7 +18,8 @@ from tests.standins.raw_server import Authority
 
 PART = "chunks"
 STREAMS, RAMP = usual((200, 2.0), short=(10, 0.5))
-CHUNKS, EVERY = usual(50, short=5), 0.1
+# Long, as answers are, so that the figure is a chunk's and not a call's.
+CHUNKS, EVERY = usual(150, short=5), 0.1
 TEXT = f"[[stand-in: tokens={CHUNKS} delay={EVERY} clock=yes]]"
 USUAL = {"model": "stand-in-small", "stream": True}
 TURNS = {"messages": [{"role": "user", "content": TEXT}], "max_tokens": 400}
