@@ -10,10 +10,10 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from accounts.models import Client, User
-from config.console.action_views import page_of
 from config.console.actions import Action, Result
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import act, moment, person, right
+from config.console.navigation import page_of
 from config.console.tables import Link
 from config.console.template_tags import cell, dollars, share
 from usage.admin.budgets import BudgetForm, SetBudget

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils.html import format_html
 
+from config.console.navigation import page_of
 from config.console.tables import Link, state_chip
 from config.console.template_tags import cell, instant
 
@@ -56,8 +56,7 @@ def act(label: str, said: str, address: Callable[[Any], str]) -> Callable[[Any],
 
 
 def _linked(user: Any) -> str:
-    page = reverse("admin:accounts_user_change", args=[user.pk]) if user else ""
-    return cell(Link(str(user or ""), page))
+    return cell(Link(str(user or ""), page_of(user) if user else ""))
 
 
 def _number(value: int | None) -> str:
