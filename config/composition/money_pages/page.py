@@ -13,19 +13,19 @@ from django.urls import path, reverse
 
 from accounts.admin.exports import FORMATS
 from accounts.models import Client
-from config.composition.money_pages.choosing import Chosen
-from config.composition.money_pages.files import (
+from config.composition.money_pages.ranking import SUMMED, cells_of, names_of, numbered, ranking_of
+from config.console.charts import Bar, Chart, Strip, days_axis
+from config.console.tables import Row, Table
+from config.console.template_tags import dollars, short
+from llmproxy.models import LanguageModel, Provider
+from usage.admin.choosing import Chosen
+from usage.admin.money_files import (
     EXPORT,
     MONTHS_SHOWN,
     export,
     statement,
     statements_of,
 )
-from config.composition.money_pages.ranking import SUMMED, cells_of, names_of, numbered, ranking_of
-from config.console.charts import Bar, Chart, Strip, days_axis
-from config.console.tables import Row, Table
-from config.console.template_tags import dollars, short
-from llmproxy.models import LanguageModel, Provider
 from usage.periods import Period, last_months
 from usage.spending.sums import GROUPS, Course, Sums, course, total
 

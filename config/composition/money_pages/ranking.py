@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from accounts.models import Client, User
-from config.composition.money_pages.choosing import Chosen
 from config.console.tables import Column, Link, Row, Table
 from config.console.template_tags import bar, dollars, share, short
 from llmproxy.models import PersonalKey
+from usage.admin.choosing import Chosen
 from usage.models import Budget
 from usage.spending.sums import FOUR_WEEKS, Course, Sums, forecast, total
 
