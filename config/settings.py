@@ -25,7 +25,6 @@ from config.platform.env.reading import env, seal
 from config.platform.env.secret_files import secret
 from config.platform.env.values import (
     API_KEY,
-    CDN_PURGE_FORM,
     DIALECT,
     LIMIT_NAME,
     MEMBERS,
@@ -37,13 +36,13 @@ from config.platform.env.values import (
     one_line,
     one_line_or_empty,
     one_of,
-    publish_secrets,
     sender,
 )
 from config.platform.observability.log_settings import LOG_SETTINGS
 from config.platform.observability.syslog import Receiver
 from releases.manifests import platforms
 from releases.pipeline import issuer_settings
+from releases.setting_readers import CDN_PURGE_FORM, publish_secrets
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION = "0.1.0"

@@ -3,7 +3,6 @@
 import datetime as dt
 import math
 import re
-from base64 import b64decode
 from collections.abc import Iterator
 from email.utils import parseaddr
 
@@ -22,13 +21,12 @@ EMAIL = re.compile(r"[^\s@,;<>]+@[^\s@,;<>]+")
 TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
 # None of a key, a customer or a subscription, which are pasted in its place.
 STRIPE_ID = re.compile(r"(?!(?:[spr]k|whsec|cus|sub|si|acct)_)[\w-]{1,255}", re.ASCII)
-MINISIGN_KEY_BYTES = 2 + 8 + 32
 # A century at most.
 MOST_DAYS = 36_500
 # A year: more than anything here waits, and less than what no clock of the system can count.
 MOST_SECONDS = 31_536_000.0
-# As long as Django's own keys, and as 24 random bytes in base64.
-KEY_LENGTH, SECRET_LENGTH = 50, 32
+# As long as Django's own keys.
+KEY_LENGTH = 50
 LONG_KEY = validate.Length(min=KEY_LENGTH, error=f"Must have at least {KEY_LENGTH} characters.")
 LABEL_LENGTH = 40
 API_KEY = validate.Regexp(
@@ -38,9 +36,6 @@ API_KEY = validate.Regexp(
 STRIPE_KEY = validate.Regexp(
     r"(?!pk_)[!-~]*\Z",
     error="Must be a secret or restricted key (sk_… or rk_…); a publishable one reads nothing.",
-)
-CDN_PURGE_FORM = validate.Regexp(
-    r"(|purge|cloudfront:[A-Za-z0-9]+)\Z", error="Must be cloudfront:<distribution> or purge."
 )
 
 
@@ -153,15 +148,6 @@ def rates(value: str) -> dict[str, str]:
 
 
 @parser
-def claims(value: str) -> dict[str, str]:
-    """Parses ``repository=owner/project,…``: the required value of each claim of an identity token."""
-    given = list(pairs(value))
-    if len(dict(given)) < len(given) or not all(name and wanted for name, wanted in given):
-        raise ValidationError("Each claim is name=value, once, as in ref=refs/heads/main.")
-    return dict(given)
-
-
-@parser
 def time_of_day(value: str) -> dt.time | None:
     """``HH:MM``; empty is None."""
     if not value:
@@ -180,32 +166,6 @@ def days_or_none(value: str) -> int | None:
         return whole(value, least=1, most=MOST_DAYS)
     except ValidationError:
         raise ValidationError(f"Must be a number of days from 1 to {MOST_DAYS}, or none.") from None
-
-
-@parser
-def minisign_key(value: str) -> bytes | None:
-    """The 42 bytes of a minisign public key: its line, its two-line file, or that file in base64; empty is None."""
-    if not value:
-        return None
-    lines = value.splitlines()
-    if len(lines) == 1:
-        lines = _unwrapped(value)
-    try:
-        raw = b64decode(lines[-1], validate=True)
-    except ValueError:
-        raw = b""
-    if len(raw) != MINISIGN_KEY_BYTES or not raw.startswith(b"Ed"):
-        raise ValidationError("Not a minisign public key: give the .pub file or the key line.")
-    return raw
-
-
-def _unwrapped(value: str) -> list[str]:
-    """Returns the lines of a file in base64, as Tauri writes a key; any other value stays as it is."""
-    try:
-        text = b64decode(value, validate=True).decode()
-    except ValueError:
-        return [value]
-    return text.splitlines() if text.startswith("untrusted comment:") else [value]
 
 
 def fernet_keys(value: str) -> None:
@@ -248,9 +208,3 @@ def one_line_or_empty(value: str) -> None:
 def one_line(value: str) -> None:
     NOT_EMPTY(value)
     one_line_or_empty(value)
-
-
-def publish_secrets(value: str) -> None:
-    """Checks that no publish secret can be guessed."""
-    if any(len(each) < SECRET_LENGTH for each in words(value)):
-        raise ValidationError(f"Each secret must have at least {SECRET_LENGTH} characters.")
