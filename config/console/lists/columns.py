@@ -23,14 +23,14 @@ def exact(field: str, label: str) -> Callable[[Any], str]:
     return _column(field, label, lambda at: instant(at, "second"))
 
 
-def state(field: str, label: str = "") -> Callable[[Any], str]:
+def state(field: str) -> Callable[[Any], str]:
     """A list column for a state: word, shape and colour."""
-    return _column(field, label, lambda value: cell(state_chip(value)) if value else "")
+    return _column(field, "", lambda value: cell(state_chip(value)) if value else "")
 
 
-def person(label: str = "person", *, linked: bool = True) -> Callable[[Any], str]:
+def person(*, linked: bool = True) -> Callable[[Any], str]:
     """A list column for the person of a row, linked to their page unless it opens the row's."""
-    return _column("user", label, _linked if linked else str)
+    return _column("user", "person", _linked if linked else str)
 
 
 def yes_no(field: str, label: str = "") -> Callable[[Any], str]:

@@ -69,13 +69,9 @@ def whole(value: str | int | None, *, least: int, most: int) -> int | None:
 
 @parser
 def number(
-    value: str | float | None,
-    *,
-    least: float = 0.0,
-    most: float = MOST_SECONDS,
-    above: bool = False,
+    value: str | float | None, *, most: float = MOST_SECONDS, above: bool = False
 ) -> float | None:
-    """A finite number from ``least`` to ``most``, or with ``above`` more than ``least``. Without one, the default."""
+    """A finite number from 0 to ``most``, or with ``above`` more than 0. Without one, the default."""
     if not isinstance(value, str):
         return value
     try:
@@ -83,9 +79,9 @@ def number(
     except ValueError:
         number = math.nan
     # Nothing compares with what is no number.
-    if not (least <= number <= most) or (above and number == least):
+    if not (0 <= number <= most) or (above and number == 0):
         said = "above" if above else "from"
-        raise ValidationError(f"Must be a number {said} {least:g} to {most:.10g}, as in 60 or 2.5.")
+        raise ValidationError(f"Must be a number {said} 0 to {most:.10g}, as in 60 or 2.5.")
     return number
 
 
