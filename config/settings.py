@@ -24,10 +24,6 @@ from config.platform.env.hosts import is_loopback
 from config.platform.env.reading import env, seal
 from config.platform.env.secret_files import secret
 from config.platform.env.values import (
-    API_KEY,
-    DIALECT,
-    LIMIT_NAME,
-    MEMBERS,
     MOST_DAYS,
     STRIPE_KEY,
     fernet_keys,
@@ -35,11 +31,11 @@ from config.platform.env.values import (
     long_key,
     one_line,
     one_line_or_empty,
-    one_of,
     sender,
 )
 from config.platform.observability.log_settings import LOG_SETTINGS
 from config.platform.observability.syslog import Receiver
+from llmproxy.setting_readers import API_KEY, DIALECT, FETCHES, LIMIT_NAME, MEMBERS
 from releases.manifests import platforms
 from releases.pipeline import issuer_settings
 from releases.setting_readers import CDN_PURGE_FORM, publish_secrets
@@ -80,7 +76,7 @@ LLM_API_KEY = secret("LLM_API_KEY", check=API_KEY)
 LLM_CA_BUNDLE: str = env.text("LLM_CA_BUNDLE", "", check=certificates) or ""
 LLM_DEFAULT_MODEL: str = env.text("LLM_DEFAULT_MODEL", check=one_line) or ""
 LLM_MEMBERS: str = env.text("LLM_MEMBERS", "", check=MEMBERS) or "listed"
-LLM_FETCHES: str = env.text("LLM_FETCHES", "", check=one_of("yes", "no")) or ""
+LLM_FETCHES: str = env.text("LLM_FETCHES", "", check=FETCHES) or ""
 LLM_LIMIT_NAME: str = env.text("LLM_LIMIT_NAME", "", check=LIMIT_NAME) or ""
 LLM_CONNECT_TIMEOUT: float = env.number("LLM_CONNECT_TIMEOUT", 5.0, above=True)
 # None: as long as any other silence.

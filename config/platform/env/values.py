@@ -29,28 +29,10 @@ MOST_SECONDS = 31_536_000.0
 KEY_LENGTH = 50
 LONG_KEY = validate.Length(min=KEY_LENGTH, error=f"Must have at least {KEY_LENGTH} characters.")
 LABEL_LENGTH = 40
-API_KEY = validate.Regexp(
-    r"(?i:(?!bearer\s))[ -~]+\Z",
-    error="Must be the key alone, in printable ASCII, without the word Bearer before it.",
-)
 STRIPE_KEY = validate.Regexp(
     r"(?!pk_)[!-~]*\Z",
     error="Must be a secret or restricted key (sk_… or rk_…); a publishable one reads nothing.",
 )
-
-
-def one_of(*values: str) -> validate.Validator:
-    """One of these values, or empty."""
-    return validate.OneOf(("", *values), error=f"Must be {' or '.join(values)}.")
-
-
-MEMBERS = validate.Regexp(
-    r"(\s*[A-Za-z_][\w.-]{0,99}\s*(,|\Z))*\Z",
-    flags=re.ASCII,
-    error="Must be names of members, separated by commas.",
-)
-LIMIT_NAME = one_of("max_tokens", "max_completion_tokens")
-DIALECT = validate.OneOf(("openai", "anthropic"), error="Must be openai or anthropic.")
 
 
 @parser
