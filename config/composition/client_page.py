@@ -18,7 +18,7 @@ from accounts.audit import Actor
 from accounts.models import Client, Session, User
 from accounts.people.clients import delete_client, rename_client
 from accounts.people.invitations import NOT_ACCEPTED
-from config.composition.money_pages.client import month_of, people_of
+from config.composition.client_month import month_of, people_of
 from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import moment
