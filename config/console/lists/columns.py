@@ -43,12 +43,19 @@ def tokens(field: str, label: str = "") -> Callable[[Any], str]:
     return _column(field, label, _number)
 
 
-def act(label: str, said: str, address: Callable[[Any], str]) -> Callable[[Any], str]:
-    """A list column with a link to an action, if there is one; ``said`` is the label with the row's name."""
+def act(
+    request: HttpRequest, name: str, label: str, said: str, *, on: str = ""
+) -> Callable[[Any], str]:
+    """A list column with a link to an action on a row, or on what it names, where the operator may take it.
+
+    ``said`` is the label with the row's name.
+    """
 
     @admin.display(description="")
     def column(row: Any) -> str:
-        page = address(row)
+        target = getattr(row, on) if on else row
+        console: Any = admin.site.get_model_admin(type(target))
+        page = console.link(request, name, target)
         link = '<a href="{}" class="button small" aria-label="{}">{}…</a>'
         return format_html(link, page, said.format(row), label) if page else ""
 
