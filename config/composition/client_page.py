@@ -37,8 +37,11 @@ SESSIONS_SHOWN = 10
 CALLS_SHOWN = 10
 
 
-class ClientForm(forms.Form):
+class NameForm(forms.Form):
     name = forms.CharField(max_length=200)
+
+
+class ClientForm(NameForm):
     plan = forms.ModelChoiceField(Plan.objects.all())
 
 
@@ -66,10 +69,6 @@ class SetClientBudget(SetBudget):
         yield from super().effects(target)
         if warning := unpriced_warning():
             yield warning
-
-
-class NameForm(forms.Form):
-    name = forms.CharField(max_length=200)
 
 
 class Rename(Action):
