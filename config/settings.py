@@ -24,10 +24,6 @@ from config.platform.env.hosts import is_loopback
 from config.platform.env.reading import env, seal
 from config.platform.env.secret_files import secret
 from config.platform.env.values import (
-    API_KEY,
-    CDN_PURGE_FORM,
-    LIMIT_NAME,
-    MEMBERS,
     MOST_DAYS,
     STRIPE_KEY,
     fernet_keys,
@@ -35,15 +31,14 @@ from config.platform.env.values import (
     long_key,
     one_line,
     one_line_or_empty,
-    one_of,
-    publish_secrets,
     sender,
 )
 from config.platform.observability.log_settings import LOG_SETTINGS
 from config.platform.observability.syslog import Receiver
-from llmproxy.dialects import names as dialects
+from llmproxy.setting_readers import API_KEY, DIALECT, FETCHES, LIMIT_NAME, MEMBERS
 from releases.manifests import platforms
 from releases.pipeline import issuer_settings
+from releases.setting_readers import CDN_PURGE_FORM, publish_secrets
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION = "0.1.0"
@@ -74,14 +69,14 @@ TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES", "")
 CORS_ALLOWED_ORIGINS: list[str] = env.origins("CORS_ORIGINS", "")
 
 # The dialect of the provider called default.
-LLM_PROVIDER: str = env.text("LLM_PROVIDER", check=one_of(*dialects.NAMES)) or ""
+LLM_PROVIDER: str = env.text("LLM_PROVIDER", check=DIALECT) or ""
 LLM_BASE_URL: str = env.address("LLM_BASE_URL") or ""
 LLM_API_KEY = secret("LLM_API_KEY", check=API_KEY)
 # Empty: the public authorities.
 LLM_CA_BUNDLE: str = env.text("LLM_CA_BUNDLE", "", check=certificates) or ""
 LLM_DEFAULT_MODEL: str = env.text("LLM_DEFAULT_MODEL", check=one_line) or ""
 LLM_MEMBERS: str = env.text("LLM_MEMBERS", "", check=MEMBERS) or "listed"
-LLM_FETCHES: str = env.text("LLM_FETCHES", "", check=one_of("yes", "no", or_empty=True)) or ""
+LLM_FETCHES: str = env.text("LLM_FETCHES", "", check=FETCHES) or ""
 LLM_LIMIT_NAME: str = env.text("LLM_LIMIT_NAME", "", check=LIMIT_NAME) or ""
 LLM_CONNECT_TIMEOUT: float = env.number("LLM_CONNECT_TIMEOUT", 5.0, above=True)
 # None: as long as any other silence.

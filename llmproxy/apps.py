@@ -8,6 +8,7 @@ class ModelProxyConfig(declarations.DeclaringApp):
     declaring = (
         "acts",
         "admin.finders",
+        "admin.usage_groups",
         "attention",
         "catalogue.member_names",
         "catalogue.unpriced",

@@ -5,15 +5,13 @@ from typing import Any, cast
 from django.http import HttpResponse
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
-from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
 from config.platform.api.etags import unless_known
-from config.platform.api.negotiation import WhateverAccept
 from config.platform.api.schema import problems
-from config.platform.api.views import ViewSet
+from config.platform.api.views import ForEverybody, ViewSet
 from config.platform.problems.problem import MalformedRequest
 from releases.delivery.storage import POINTER_CACHE
 from releases.pipeline.authentication import Publisher, PublisherAuthentication, actor_of
@@ -85,12 +83,8 @@ class PublishViewSet(ViewSet):
         return Response(PublishedSerializer(done).data, status=201 if done.created else 200)
 
 
-class UpdateViewSet(ViewSet):
+class UpdateViewSet(ForEverybody, ViewSet):
     """Answers update checks of shells, directly or behind a CDN."""
-
-    authentication_classes = ()
-    permission_classes = (AllowAny,)
-    content_negotiation_class = WhateverAccept
 
     @problems("not_found")
     @extend_schema(

@@ -15,14 +15,15 @@ from config.console.base import uuid_in
 
 # The number of suggested names; any other can be typed in full.
 MOST_SUGGESTED = 1000
+# Of an input for the name of somebody else, which no browser fills in or corrects.
+NAME = {"autocomplete": "off", "spellcheck": "false", "class": "vTextField"}
 
 
 class PersonField(forms.CharField):
     """A person who belongs to a client, by email in any case or by id."""
 
     def __init__(self, **options: Any) -> None:
-        attrs = {"autocomplete": "off", "spellcheck": "false", "class": "vTextField"}
-        super().__init__(max_length=254, widget=forms.TextInput(attrs=attrs), **options)
+        super().__init__(max_length=254, widget=forms.TextInput(attrs=NAME), **options)
 
     def prepare_value(self, value: Any) -> Any:
         """Shows the email of a person whose id a link has filled in."""
@@ -62,8 +63,7 @@ class ClientField(SuggestingField):
     listed_by = "accounts.view_client"
 
     def __init__(self, **options: Any) -> None:
-        attrs = {"autocomplete": "off", "spellcheck": "false", "class": "vTextField"}
-        super().__init__(max_length=200, widget=SuggestingInput(attrs=attrs), **options)
+        super().__init__(max_length=200, widget=SuggestingInput(attrs=NAME), **options)
 
     def prepare_value(self, value: Any) -> Any:
         client = Client.objects.filter(pk=value).first() if uuid_in(value) else None

@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 from django.http import HttpRequest
 
-from accounts.admin.fields import ClientField
+from accounts.admin.fields import NAME, ClientField
 from accounts.admin.person_action import ENDS, PersonAction
 from accounts.audit import Actor
 from accounts.models import Client, User
@@ -82,9 +82,7 @@ class ErasureForm(ReasonForm):
     email = forms.CharField(
         label="Type the email of the person",
         max_length=254,
-        widget=forms.TextInput(
-            attrs={"autocomplete": "off", "spellcheck": "false", "class": "vTextField"}
-        ),
+        widget=forms.TextInput(attrs=NAME),
         help_text="Confirms that this is the right person.",
     )
 

@@ -21,6 +21,7 @@ from accounts.connections.refusals import Meaning, meaning_of
 from accounts.connections.scopes import granted
 from accounts.models import Connection
 from config.platform.http.errors import ExchangeError
+from config.platform.http.retries import retry_after
 from config.platform.problems.problem import (
     Problem,
     ProviderError,
@@ -254,9 +255,7 @@ def _no_answer(error: ExchangeError) -> ProviderFailed:
 
 
 def _pause(headers: Mapping[str, str]) -> int:
-    value = headers.get("Retry-After", "").strip()
-    seconds = int(value) if value.isascii() and value.isdecimal() and len(value) < 9 else 0
-    return min(max(seconds, PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
+    return min(max(retry_after(headers) or 0, PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
 
 
 def _is_token(value: object) -> TypeGuard[str]:

@@ -16,7 +16,7 @@ from accounts.models import (
     ConnectionRevocation,
     SigningKey,
 )
-from config.platform.encryption import BOUND, CannotDecrypt, decrypt, encrypt, is_current
+from config.platform.encryption import BOUND, CannotDecrypt, renewed
 
 AT_A_TIME = 200
 _COLUMNS: tuple[tuple[Any, tuple[str, ...]], ...] = (
@@ -32,25 +32,23 @@ def reencrypt() -> tuple[int, int]:
 
     A value is replaced only if it has not changed meanwhile, so a concurrent refresh wins; safe to run twice.
     """
-    renewed = unreadable = 0
+    moved = unreadable = 0
     for model, columns in encrypted_columns():
         last = 0
         while rows := list(model.objects.filter(pk__gt=last).order_by("pk")[:AT_A_TIME]):
             for row in rows:
                 for column in columns:
                     old = getattr(row, column)
-                    place = row.place(column)
-                    if old is None or is_current(bytes(old), place=place):
-                        continue
                     try:
-                        new = encrypt(decrypt(bytes(old), place=place), place=place)
+                        new = None if old is None else renewed(bytes(old), place=row.place(column))
                     except CannotDecrypt:
                         unreadable += 1
                         continue
-                    same = model.objects.filter(pk=row.pk, **{column: bytes(old)})
-                    renewed += same.update(**{column: new})
+                    if new:
+                        same = model.objects.filter(pk=row.pk, **{column: bytes(old)})
+                        moved += same.update(**{column: new})
             last = rows[-1].pk
-    return renewed, unreadable
+    return moved, unreadable
 
 
 def unbound(*, at: datetime) -> int:

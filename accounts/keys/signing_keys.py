@@ -21,7 +21,7 @@ from accounts.keys.key_ring import RELOAD_SECONDS, ring
 from accounts.models import SigningKey
 from accounts.models.keys import Stage
 from config.platform.db.advisory_locks import lock_until_commit
-from config.platform.encryption import CannotDecrypt, decrypt, encrypt, is_current
+from config.platform.encryption import CannotDecrypt, encrypt, renewed
 from config.platform.problems.problem import InvalidRequest, instant
 
 # The strength of 128 bits.
@@ -110,19 +110,16 @@ def reencrypt_signing_keys(*, by: Actor, now: datetime) -> Reencrypted:
         moved = []
         unreadable = 0
         for key in keys:
-            private = bytes(key.private_key)
-            place = key.place("private_key")
-            if is_current(private, place=place):
-                continue
             try:
-                fresh = encrypt(decrypt(private, place=place), place=place)
+                fresh = renewed(bytes(key.private_key), place=key.place("private_key"))
             except CannotDecrypt:
                 if key.stage(at=now) != Stage.VERIFYING:
                     raise
                 unreadable += 1
                 continue
-            SigningKey.objects.filter(pk=key.pk).update(private_key=fresh)
-            moved.append(key.kid)
+            if fresh:
+                SigningKey.objects.filter(pk=key.pk).update(private_key=fresh)
+                moved.append(key.kid)
         if moved:
             record("signing_key:reencrypted", by=by, now=now, after={"keys": sorted(moved)})
     return Reencrypted(len(moved), len(keys), unreadable)

@@ -6,13 +6,11 @@ from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
-from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 
 from accounts.keys.key_ring import ring
 from config.platform.api.etags import unless_known
-from config.platform.api.negotiation import WhateverAccept
-from config.platform.api.views import APIView
+from config.platform.api.views import APIView, ForEverybody
 
 MAX_AGE = 300
 CONTENT_TYPE = "application/jwk-set+json"
@@ -50,12 +48,8 @@ _CACHE = OpenApiParameter(
 )
 
 
-class KeysView(APIView):
+class KeysView(ForEverybody, APIView):
     """Serves the keys without authentication and without a query: the ring reads the rows every few seconds."""
-
-    authentication_classes = ()
-    permission_classes = (AllowAny,)
-    content_negotiation_class = WhateverAccept
 
     @extend_schema(
         operation_id="keys",

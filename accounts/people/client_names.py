@@ -4,9 +4,7 @@ Letter case, blanks and normal form are no difference, nor is what cannot be see
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
 
-from django.apps import AppConfig
 from django.core import checks
 from django.db import ProgrammingError, transaction
 from django.db.models import Count, Func, QuerySet, TextField, Value
@@ -15,6 +13,7 @@ from django.db.models.functions import Cast, Trim, Upper
 from django.db.models.lookups import Exact
 
 from accounts.models import Client
+from config.platform.db.checks import of_each_database
 
 # PostgreSQL's own class has no no-break spaces, and no letters that are blank.
 BLANKS = (
@@ -32,14 +31,10 @@ def alike(name: str) -> QuerySet[Client]:
     return Client.objects.filter(Exact(_form("name"), _form(Value(name))))
 
 
-def clients_look_alike(
-    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **options: object
-) -> list[checks.CheckMessage]:
-    """Warns of clients whose names look alike, for ``check --database default`` and ``migrate``.
-
-    They are from before, or from a process of the release before.
-    """
-    return [_warning(clients) for alias in databases or () for clients in _groups(alias)]
+@of_each_database
+def clients_look_alike(alias: str) -> list[checks.CheckMessage]:
+    """Warns of clients whose names look alike, from before or from a process of the release before."""
+    return [_warning(clients) for clients in _groups(alias)]
 
 
 def _groups(alias: str) -> list[list[Client]]:

@@ -6,15 +6,14 @@ Of two people with one mailbox, who are from before or from such a process, the 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
-from django.apps import AppConfig
 from django.core import checks
 from django.db import IntegrityError, ProgrammingError, transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
+from config.platform.db.checks import of_each_database
 from config.platform.text.forms import email_form
 
 PEOPLE_AT_A_TIME = 500
@@ -63,11 +62,10 @@ def _put_forms(people: Iterable[User]) -> int:
     return User.objects.bulk_update(given, ["email_form"])
 
 
-def one_mailbox_is_one_person(
-    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **options: Any
-) -> list[checks.CheckMessage]:
-    """Warns of each person whose mailbox an older one has, for ``check --database default`` and ``migrate``."""
-    return [_warning(*pair) for alias in databases or () for pair in _pairs(alias)]
+@of_each_database
+def one_mailbox_is_one_person(alias: str) -> list[checks.CheckMessage]:
+    """Warns of each person whose mailbox an older one has."""
+    return [_warning(*pair) for pair in _pairs(alias)]
 
 
 def _pairs(alias: str) -> list[tuple[User, User]]:

@@ -160,9 +160,7 @@ def move_user(
         return revoke_all(user_id=user_id, by=by, reason=reason, now=now)
 
 
-def set_password(
-    *, user_id: UUID, password: str, by: Actor, now: datetime, reason: str = ""
-) -> int:
+def set_password(*, user_id: UUID, password: str, by: Actor, now: datetime) -> int:
     """Sets a password and ends every session; returns the number of ended sessions.
 
     Raises ``InvalidRequest`` with a fault for each validator that the password fails. The password is hashed before
@@ -170,8 +168,7 @@ def set_password(
     """
     encoded = hash_password(password, user=User.objects.get(pk=user_id))
     with transaction.atomic():
-        user = lock_person(user_id)
-        return put_password(user=user, encoded=encoded, by=by, now=now, reason=reason)
+        return put_password(user=lock_person(user_id), encoded=encoded, by=by, now=now)
 
 
 def hash_password(password: str, *, user: User) -> str:

@@ -18,7 +18,7 @@ from accounts.audit import Actor
 from accounts.models import Client, Session, User
 from accounts.people.clients import delete_client, rename_client
 from accounts.people.invitations import NOT_ACCEPTED
-from config.composition.money_pages.client import month_of, people_of
+from config.composition.client_month import month_of, people_of
 from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import moment
@@ -37,8 +37,11 @@ SESSIONS_SHOWN = 10
 CALLS_SHOWN = 10
 
 
-class ClientForm(forms.Form):
+class NameForm(forms.Form):
     name = forms.CharField(max_length=200)
+
+
+class ClientForm(NameForm):
     plan = forms.ModelChoiceField(Plan.objects.all())
 
 
@@ -66,10 +69,6 @@ class SetClientBudget(SetBudget):
         yield from super().effects(target)
         if warning := unpriced_warning():
             yield warning
-
-
-class NameForm(forms.Form):
-    name = forms.CharField(max_length=200)
 
 
 class Rename(Action):

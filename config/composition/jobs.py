@@ -16,11 +16,11 @@ from procrastinate.exceptions import UniqueViolation
 from accounts.audit import record
 from accounts.models import AuditEvent, User
 from config.composition.operation.nightly import last_runs
-from config.console.action_views import page_of
 from config.console.actions import Action, BulkAction, Result, apply_to_each
 from config.console.base import ConsoleAdmin, uuid_in
 from config.console.finders import Finder, Term, finders
 from config.console.lists.columns import ChoiceFilter, moment, state
+from config.console.navigation import page_of
 from config.console.tables import Chip, Column, Link, Row, Table
 from config.platform.text.forms import email_form
 

@@ -11,8 +11,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 
 from accounts.models import AuditEvent
-from config.console.action_views import page_of
 from config.console.finders import Term, finders
+from config.console.navigation import page_of
 
 
 def search(request: HttpRequest) -> HttpResponse:

@@ -19,6 +19,7 @@ from accounts.factors import gate
 from accounts.factors.console_sessions import why_over
 from accounts.factors.devices import has_factor
 from accounts.models import AuditEvent, User
+from accounts.people.operator_sign_in import OperatorSignIn, OwnPassword
 from accounts.people.operators import IS_AN_OPERATOR, actor_of, may_touch, record_refused_sign_in
 from config.composition.attention.listing import counts
 from config.composition.front.page import at_a_glance
@@ -26,7 +27,6 @@ from config.composition.impact import affected, outcome_note
 from config.composition.problem_pages import problem_page
 from config.composition.roles import wants_proof
 from config.composition.search import search
-from config.composition.signing_in import OperatorSignIn, OwnPassword
 from config.console.lists.filters import RestrictedAdmin
 from config.console.navigation import navigation
 from config.platform.edge.outermost import FORGET

@@ -11,7 +11,7 @@ from django.contrib.admin.utils import unquote
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 from django.forms import BaseForm
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.template.response import TemplateResponse
@@ -30,6 +30,7 @@ from config.console.actions import (
     SuggestingField,
     show_refusal,
 )
+from config.console.navigation import page_of
 from config.console.submissions import double_submit, kept_forms
 from config.console.submissions.double_submit import ResultRedirect
 from config.platform.problems.problem import Problem
@@ -338,12 +339,6 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def _list(self) -> str:
         return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
-
-
-def page_of(row: Model) -> str:
-    """The address of a row's page in the console."""
-    meta = row._meta  # noqa: SLF001 - Django's documented API
-    return reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[row.pk])
 
 
 def _list_action(action: BulkAction) -> Callable[..., HttpResponse | None]:

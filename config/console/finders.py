@@ -12,7 +12,7 @@ from django.db.models import Model, Q
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from config.console.action_views import page_of
+from config.console.navigation import page_of
 from config.console.tables import Column, Link, Row, Table
 from config.platform.declarations import Declarations
 from config.platform.text.forms import email_form

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from django.apps import apps
 from django.contrib.admin import AdminSite
+from django.db.models import Model
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.text import capfirst
@@ -98,6 +99,12 @@ def label_of(page: str) -> str:
         return LABELS[page]
     meta = apps.get_model(page)._meta  # noqa: SLF001 - Django's documented API
     return capfirst(str(meta.verbose_name_plural))
+
+
+def page_of(row: Model) -> str:
+    """The address of a row's page."""
+    meta = row._meta  # noqa: SLF001 - Django's documented API
+    return reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[row.pk])
 
 
 def _tabs(site: AdminSite, request: HttpRequest, pages: str) -> list[Tab]:

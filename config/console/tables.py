@@ -64,7 +64,7 @@ class Row:
 
     cells: Sequence[Any]
     href: str = ""
-    # A class of the row: ``bad`` or ``total``.
+    # A class of the row: ``total``.
     mark: str = ""
 
 

@@ -16,6 +16,7 @@ from django.utils import timezone
 from django.utils.html import conditional_escape, escape, format_html, format_html_join, strip_tags
 from django.utils.safestring import SafeString
 
+from config.console.navigation import page_of
 from config.console.tables import Chip, Column, Link, Row, Table, state_chip
 from config.platform.acts import ACTS
 from config.platform.money import in_dollars
@@ -137,10 +138,7 @@ def row_link(context: Context, row: Model | None) -> str:
     if row is None or not admin.site.is_registered(type(row)):
         return ""
     shown = admin.site.get_model_admin(type(row)).has_view_permission(context["request"], row)
-    meta = row._meta  # noqa: SLF001 - Django's documented API
-    return (
-        reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[row.pk]) if shown else ""
-    )
+    return page_of(row) if shown else ""
 
 
 @register.simple_tag(takes_context=True)

@@ -59,9 +59,11 @@ class Sealed:
         return decrypt(bytes(getattr(self, column)), place=self.place(column))
 
 
-def is_current(value: bytes, *, place: str) -> bool:
-    """Returns whether a value is bound to its place under the newest key."""
-    return value.startswith(BOUND) and _opened(value, _keys()[0], place) is not None
+def renewed(value: bytes, *, place: str) -> bytes | None:
+    """Returns the value under the newest key, bound to its place; None if it is already. Raises ``CannotDecrypt``."""
+    if value.startswith(BOUND) and _opened(value, _keys()[0], place) is not None:
+        return None
+    return encrypt(decrypt(value, place=place), place=place)
 
 
 def _opened(value: bytes, key: str, place: str) -> bytes | None:

@@ -45,17 +45,12 @@ def lines(
         if ending == "csv":
             yield csv_lines([_cell(row[name]) for name in columns] for row in rows)
         else:
-            yield ndjson_lines(rows)
+            compact = (dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
+            yield "".join(f"{line}\n" for line in compact).encode()
 
 
 def _cell(value: Any) -> Any:
     return dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
-
-
-def ndjson_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    return "".join(
-        f"{dumps(row, ensure_ascii=False, separators=(',', ':'))}\n" for row in rows
-    ).encode()
 
 
 def csv_lines(rows: Iterable[Iterable[Any]]) -> bytes:

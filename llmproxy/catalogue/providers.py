@@ -13,11 +13,11 @@ from environs import ValidationError
 
 from accounts.audit import Actor, record
 from config.platform.env.addresses import address_or_empty
-from config.platform.env.values import API_KEY
 from config.platform.problems.constraints import refused_as
 from config.platform.problems.problem import Fault, InvalidRequest
 from llmproxy.catalogue.member_names import ALL_IS_OLD, faults_of
 from llmproxy.models import Provider
+from llmproxy.setting_readers import API_KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,9 @@ import time
 from django.conf import settings
 
 from config.platform.http.client import Client, Limits
-from config.platform.http.decoding import DecodedExchange
 from config.platform.http.exchange import Exchange
 from config.platform.http.transfer import Head
+from llmproxy.dialects.decoding import DecodedExchange
 from llmproxy.dialects.protocol import ProviderRequest
 
 _client = Client(ca_bundle=settings.LLM_CA_BUNDLE or None)

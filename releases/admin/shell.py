@@ -12,9 +12,9 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 
-from config.console.action_views import page_of
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import moment
+from config.console.navigation import page_of
 from config.console.template_tags import chip
 from releases.admin.channel_actions import CHANNEL_ACTIONS
 from releases.delivery import cdn, purging

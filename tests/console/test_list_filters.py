@@ -20,7 +20,7 @@ from procrastinate.contrib.django.admin import ProcrastinateJobAdmin
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.models import AuditEvent, RefreshToken, Role, User
-from config.composition.money_pages.client import PEOPLE_SHOWN
+from config.composition.client_month import PEOPLE_SHOWN
 from config.composition.site import ConsoleSite
 from config.console.lists.filters import UnknownFilter
 from telemetry.models import Event

@@ -11,8 +11,8 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor
 from accounts.models import Role, Session, User
-from config.console.action_views import page_of
 from config.console.finders import SHOWN, finders
+from config.console.navigation import page_of
 from llmproxy.models import LanguageModel, PersonalKey
 from releases.models import ShellRelease
 from tests.conftest import Browser

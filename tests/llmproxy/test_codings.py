@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from config.platform.http import decoding
 from config.platform.problems.problem import Problem
 from llmproxy.calls import bodies
 from llmproxy.calls.relay import complete, stream
+from llmproxy.dialects import decoding
 from llmproxy.dialects.protocol import ProviderError
 from tests.llmproxy.test_relay import Play, chunk, play, read, usage_chunk
 from tests.standins.raw_server import OK, Peer

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from config.platform.env.values import minisign_key
+from releases.setting_readers import minisign_key
 from tests.tools.folders import ROOT
 from tests.tools.minisign import key_pair, tauri_public_key
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from cryptography.fernet import Fernet
 
-from config.platform.encryption import CannotDecrypt, decrypt, encrypt, is_current
+from config.platform.encryption import CannotDecrypt, decrypt, encrypt, renewed
 
 HERE, THERE = "table.column 1", "table.column 2"
 
@@ -28,7 +28,8 @@ def test_it_opens_at_its_place_alone() -> None:
     assert encrypt(b"secret", place=HERE) != value
     with pytest.raises(CannotDecrypt):
         decrypt(value, place=THERE)
-    assert not is_current(value, place=THERE)
+    with pytest.raises(CannotDecrypt):
+        renewed(value, place=THERE)
 
 
 @pytest.mark.parametrize("at", [0, 1, 13, -1])
@@ -49,11 +50,13 @@ def test_keys_rotate(settings: Any) -> None:
     old, new = new_key(), new_key()
     settings.ENCRYPTION_KEYS = Keys(old)
     value = encrypt(b"secret", place=HERE)
-    assert is_current(value, place=HERE)
+    assert renewed(value, place=HERE) is None
     settings.ENCRYPTION_KEYS = Keys(new, old)
     assert decrypt(value, place=HERE) == b"secret"
-    assert not is_current(value, place=HERE)
+    fresh = renewed(value, place=HERE)
     settings.ENCRYPTION_KEYS = Keys(new)
+    assert fresh is not None
+    assert decrypt(fresh, place=HERE) == b"secret"
     with pytest.raises(CannotDecrypt):
         decrypt(value, place=HERE)
 
@@ -63,7 +66,9 @@ def test_a_value_of_an_earlier_release_is_read_and_due_for_renewal(settings: Any
     settings.ENCRYPTION_KEYS = Keys(new_key(), key)
     value = Fernet(key).encrypt(b"secret")
     assert decrypt(value, place=HERE) == b"secret"
-    assert not is_current(value, place=HERE)
+    fresh = renewed(value, place=HERE)
+    assert fresh is not None
+    assert decrypt(fresh, place=HERE) == b"secret"
     settings.ENCRYPTION_KEYS = Keys(new_key())
     with pytest.raises(CannotDecrypt):
         decrypt(value, place=HERE)

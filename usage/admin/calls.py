@@ -1,7 +1,6 @@
 """The page of running calls, and the actions that end one call or stop all calls of a person."""
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 from django.contrib import admin
@@ -124,8 +123,7 @@ class RunningCallAdmin(ConsoleAdmin):
         return cell(state_of(call, now=timezone.now()))
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        address = partial(self.link, request, "end")
-        return (*self.list_display, act("End", "End the call {}", address))
+        return (*self.list_display, act(request, "end", "End", "End the call {}"))
 
     def row_name(self, row: RunningCall) -> str:
         return f"{row} of {row.user}"

@@ -9,11 +9,11 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from accounts.models import Client, User
-from config.console.action_views import page_of
+from accounts.models import Client
 from config.console.actions import Action, Result
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import act, moment, person, right
+from config.console.navigation import page_of
 from config.console.tables import Link
 from config.console.template_tags import cell, dollars, share
 from usage.admin.budgets import BudgetForm, SetBudget
@@ -65,12 +65,8 @@ class BudgetAdmin(ConsoleAdmin):
         return found
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        clients: Any = self.admin_site.get_model_admin(Client)
-
-        def address(row: Budget) -> str:
-            return str(clients.link(request, "budget", row.client))
-
-        return (*self.list_display, act("Set", "Set the budget of {.client}", address))
+        set_it = act(request, "budget", "Set", "Set the budget of {.client}", on="client")
+        return (*self.list_display, set_it)
 
     @admin.display(description="client", ordering="client__name")
     def client_page(self, row: Budget) -> str:
@@ -120,12 +116,8 @@ class StopAdmin(ConsoleAdmin):
         return Stop.objects.in_force(at=timezone.now())
 
     def get_list_display(self, request: HttpRequest) -> Any:
-        people: Any = self.admin_site.get_model_admin(User)
-
-        def address(row: Any) -> str:
-            return str(people.link(request, "restart_calls", row.user))
-
-        return (*self.list_display, act("Restart", "Restart model calls of {.user}", address))
+        said = "Restart model calls of {.user}"
+        return (*self.list_display, act(request, "restart_calls", "Restart", said, on="user"))
 
     def row_name(self, row: Stop) -> str:
         return f"Stop of {cast('Any', row).user}"

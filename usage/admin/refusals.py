@@ -14,9 +14,9 @@ from django.utils.html import format_html_join
 from django.utils.http import urlencode
 
 from accounts.admin.large_lists import THEIRS, LargeList
-from config.console.action_views import page_of
 from config.console.charts import Bar, Chart, Strip, days_axis
 from config.console.lists.columns import ChoiceFilter, exact, moment, tokens
+from config.console.navigation import page_of
 from config.console.tables import Column, Link, Row, Table
 from config.console.template_tags import cell
 from config.platform.problems.problem import titles

@@ -9,11 +9,11 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from accounts.models import Session
-from config.composition.money_pages.choosing import calls_between
 from config.console.charts import Bar, Chart, Strip, days_axis, written
 from config.console.template_tags import dollars, short
 from usage.models import Refusal, UsageRecord
 from usage.periods import Period, midnight
+from usage.spending.addresses import calls_between
 from usage.spending.daily import SUMS
 from usage.spending.sums import Scope, Sums
 

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils.html import format_html
 
+from config.console.navigation import page_of
 from config.console.tables import Link, state_chip
 from config.console.template_tags import cell, instant
 
@@ -23,14 +23,14 @@ def exact(field: str, label: str) -> Callable[[Any], str]:
     return _column(field, label, lambda at: instant(at, "second"))
 
 
-def state(field: str, label: str = "") -> Callable[[Any], str]:
+def state(field: str) -> Callable[[Any], str]:
     """A list column for a state: word, shape and colour."""
-    return _column(field, label, lambda value: cell(state_chip(value)) if value else "")
+    return _column(field, "", lambda value: cell(state_chip(value)) if value else "")
 
 
-def person(label: str = "person", *, linked: bool = True) -> Callable[[Any], str]:
+def person(*, linked: bool = True) -> Callable[[Any], str]:
     """A list column for the person of a row, linked to their page unless it opens the row's."""
-    return _column("user", label, _linked if linked else str)
+    return _column("user", "person", _linked if linked else str)
 
 
 def yes_no(field: str, label: str = "") -> Callable[[Any], str]:
@@ -43,12 +43,19 @@ def tokens(field: str, label: str = "") -> Callable[[Any], str]:
     return _column(field, label, _number)
 
 
-def act(label: str, said: str, address: Callable[[Any], str]) -> Callable[[Any], str]:
-    """A list column with a link to an action, if there is one; ``said`` is its accessible label."""
+def act(
+    request: HttpRequest, name: str, label: str, said: str, *, on: str = ""
+) -> Callable[[Any], str]:
+    """A list column with a link to an action on a row, or on what it names, where the operator may take it.
+
+    ``said`` is its accessible label.
+    """
 
     @admin.display(description="")
     def column(row: Any) -> str:
-        page = address(row)
+        target = getattr(row, on) if on else row
+        console: Any = admin.site.get_model_admin(type(target))
+        page = console.link(request, name, target)
         link = '<a href="{}" class="button small" aria-label="{}">{}…</a>'
         return format_html(link, page, said.format(row), label) if page else ""
 
@@ -56,8 +63,7 @@ def act(label: str, said: str, address: Callable[[Any], str]) -> Callable[[Any],
 
 
 def _linked(user: Any) -> str:
-    page = reverse("admin:accounts_user_change", args=[user.pk]) if user else ""
-    return cell(Link(str(user or ""), page))
+    return cell(Link(str(user or ""), page_of(user) if user else ""))
 
 
 def _number(value: int | None) -> str:

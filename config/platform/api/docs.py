@@ -15,13 +15,11 @@ from drf_spectacular.renderers import (
     OpenApiYamlRenderer2,
 )
 from drf_spectacular.views import SpectacularSwaggerSplitView
-from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from config.platform.api.etags import unless_known
-from config.platform.api.negotiation import WhateverAccept
-from config.platform.api.views import APIView
+from config.platform.api.views import APIView, ForEverybody
 
 CACHE_CONTROL = "public, max-age=300"
 # Swagger UI needs its own files, and the images embedded in its style sheet.
@@ -40,13 +38,10 @@ class CompactOpenApiJson(CompactJson):
     media_type = OpenApiJsonRenderer.media_type
 
 
-class SchemaView(APIView):
+class SchemaView(ForEverybody, APIView):
     """Serves ``/v1/schema``: as YAML if the caller asks for it, else as JSON whatever the caller accepts."""
 
     schema = None
-    authentication_classes = ()
-    permission_classes = (AllowAny,)
-    content_negotiation_class = WhateverAccept
     renderer_classes = (CompactJson, CompactOpenApiJson, OpenApiYamlRenderer2, OpenApiYamlRenderer)
 
     def get(self, request: Request) -> HttpResponseBase:
@@ -59,13 +54,10 @@ class SchemaView(APIView):
         return unless_known(request, response)
 
 
-class DocsView(SpectacularSwaggerSplitView):
+class DocsView(ForEverybody, SpectacularSwaggerSplitView):
     """Serves ``/docs/``: the schema as a page without inline scripts, all of whose files are the service's own."""
 
     schema = None
-    authentication_classes = ()
-    permission_classes = (AllowAny,)
-    content_negotiation_class = WhateverAccept
     template_name = "docs.html"
     template_name_js = "docs.js"
 

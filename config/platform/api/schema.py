@@ -24,11 +24,11 @@ from drf_spectacular.utils import OpenApiResponse
 
 from config.platform.api.negotiation import WhateverAccept
 from config.platform.edge.ratelimits.table import limit_of as address_limit_of
+from config.platform.problems.problem import known_problems
 from config.platform.problems.schema import (
     components,
     headers_of,
     health_paths,
-    known_problems,
     problem_answer,
 )
 

@@ -7,8 +7,19 @@ all answers of a process.
 from typing import Any
 
 from rest_framework import views, viewsets
+from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
+
+from config.platform.api.negotiation import WhateverAccept
+
+
+class ForEverybody(views.APIView):
+    """A view that needs no token, and answers whatever the caller accepts."""
+
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+    content_negotiation_class = WhateverAccept
 
 
 class APIView(views.APIView):

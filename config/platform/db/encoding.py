@@ -1,27 +1,22 @@
 """Requires the encoding UTF8 of the database: no other can store every script and emoji."""
 
-from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 import psycopg
-from django.apps import AppConfig
 from django.core import checks
 from django.db import DEFAULT_DB_ALIAS, connections
+
+from config.platform.db.checks import of_each_database
 
 NEEDED = "UTF8"
 _HINT = "Make one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and restore a dump into it."
 
 
-def database_is_utf8(
-    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **options: Any
-) -> list[checks.CheckMessage]:
-    """Reports each named database of another encoding, for ``check --database default`` and ``migrate``."""
-    return [
-        checks.Error(fault, hint=_HINT, id="config.E001")
-        for alias in databases or ()
-        if (fault := _fault(alias))
-    ]
+@of_each_database
+def database_is_utf8(alias: str) -> list[checks.CheckMessage]:
+    """Reports a database of another encoding."""
+    fault = _fault(alias)
+    return [checks.Error(fault, hint=_HINT, id="config.E001")] if fault else []
 
 
 def refuse_other_encodings() -> None:

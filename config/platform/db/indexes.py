@@ -1,11 +1,9 @@
 """A system check for invalid indexes, which an interrupted concurrent build leaves behind."""
 
-from collections.abc import Sequence
-from typing import Any
-
-from django.apps import AppConfig
 from django.core import checks
 from django.db import connections
+
+from config.platform.db.checks import of_each_database
 
 # An index that is being built is invalid too, but no leftover. Builds of other roles are visible without a name.
 _INVALID = """
@@ -19,20 +17,12 @@ WHERE NOT index.indisvalid AND pg_table_is_visible(index.indrelid) AND NOT EXIST
 """
 
 
-def no_invalid_indexes(
-    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **options: Any
-) -> list[checks.CheckMessage]:
-    """Warns of each index that PostgreSQL maintains but never uses, with the command that removes it.
-
-    Checks only the named databases, as ``check --database default`` and ``migrate`` do.
-    """
-    return [_left_over(index) for alias in databases or () for index in _invalid(alias)]
-
-
-def _invalid(alias: str) -> list[str]:
+@of_each_database
+def no_invalid_indexes(alias: str) -> list[checks.CheckMessage]:
+    """Warns of each index that PostgreSQL maintains but never uses, with the command that removes it."""
     with connections[alias].cursor() as cursor:
         cursor.execute(_INVALID)
-        return [name for (name,) in cursor.fetchall()]
+        return [_left_over(name) for (name,) in cursor.fetchall()]
 
 
 def _left_over(index: str) -> checks.CheckMessage:

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import psycopg
-from django.apps import AppConfig
 from django.core import checks
 from django.db import connections
 from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
+
+from config.platform.db.checks import of_each_database
 
 # For each kind of object: its keyword in statements, and the rights that the service needs.
 _RIGHTS = (
@@ -157,14 +158,9 @@ def _fetch(owner: psycopg.Connection[Any], query: str, **values: Any) -> list[tu
     return owner.execute(query, values).fetchall()
 
 
-def service_owns_nothing(
-    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **options: Any
-) -> list[checks.CheckMessage]:
+@of_each_database
+def service_owns_nothing(alias: str) -> list[checks.CheckMessage]:
     """Warns of a service that owns its tables, for ``check --deploy --database default``."""
-    return [each for alias in databases or () for each in _owning(alias)]
-
-
-def _owning(alias: str) -> list[checks.CheckMessage]:
     with connections[alias].cursor() as cursor:
         cursor.execute(_OWNED)
         role, number = cursor.fetchone() or ("", 0)

@@ -3,7 +3,6 @@
 import datetime as dt
 import math
 import re
-from base64 import b64decode
 from collections.abc import Iterator
 from email.utils import parseaddr
 
@@ -22,40 +21,18 @@ EMAIL = re.compile(r"[^\s@,;<>]+@[^\s@,;<>]+")
 TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
 # Ids of keys, customers and subscriptions are excluded: people paste them by mistake.
 STRIPE_ID = re.compile(r"(?!(?:[spr]k|whsec|cus|sub|si|acct)_)[\w-]{1,255}", re.ASCII)
-MINISIGN_KEY_BYTES = 2 + 8 + 32
 # A century.
 MOST_DAYS = 36_500
 # A year: longer than any wait here, and within what every system clock can represent.
 MOST_SECONDS = 31_536_000.0
-# As long as Django's own keys, and as 24 random bytes in base64.
-KEY_LENGTH, SECRET_LENGTH = 50, 32
+# As long as Django's own keys.
+KEY_LENGTH = 50
 LONG_KEY = validate.Length(min=KEY_LENGTH, error=f"Must have at least {KEY_LENGTH} characters.")
 LABEL_LENGTH = 40
-API_KEY = validate.Regexp(
-    r"(?i:(?!bearer\s))[ -~]+\Z",
-    error="Must be the key alone, in printable ASCII, without the word Bearer before it.",
-)
 STRIPE_KEY = validate.Regexp(
     r"(?!pk_)[!-~]*\Z",
     error="Must be a secret or restricted key (sk_… or rk_…); a publishable one reads nothing.",
 )
-CDN_PURGE_FORM = validate.Regexp(
-    r"(|purge|cloudfront:[A-Za-z0-9]+)\Z", error="Must be cloudfront:<distribution> or purge."
-)
-
-
-def one_of(*values: str, or_empty: bool = False) -> validate.Validator:
-    """Returns a validator of one of these values."""
-    allowed = ("", *values) if or_empty else values
-    return validate.OneOf(allowed, error=f"Must be {' or '.join(values)}.")
-
-
-MEMBERS = validate.Regexp(
-    r"(\s*[A-Za-z_][\w.-]{0,99}\s*(,|\Z))*\Z",
-    flags=re.ASCII,
-    error="Must be names of members, separated by commas.",
-)
-LIMIT_NAME = one_of("max_tokens", "max_completion_tokens", or_empty=True)
 
 
 @parser
@@ -74,13 +51,9 @@ def whole(value: str | int | None, *, least: int, most: int) -> int | None:
 
 @parser
 def number(
-    value: str | float | None,
-    *,
-    least: float = 0.0,
-    most: float = MOST_SECONDS,
-    above: bool = False,
+    value: str | float | None, *, most: float = MOST_SECONDS, above: bool = False
 ) -> float | None:
-    """Parses a finite number from ``least`` (with ``above``, exclusive) to ``most``. An absent one is the default."""
+    """Parses a finite number from 0 (with ``above``, exclusive) to ``most``. An absent one is the default."""
     if not isinstance(value, str):
         return value
     try:
@@ -88,9 +61,9 @@ def number(
     except ValueError:
         number = math.nan
     # Every comparison with NaN is false.
-    if not (least <= number <= most) or (above and number == least):
+    if not (0 <= number <= most) or (above and number == 0):
         said = "above" if above else "from"
-        raise ValidationError(f"Must be a number {said} {least:g} to {most:.10g}, as in 60 or 2.5.")
+        raise ValidationError(f"Must be a number {said} 0 to {most:.10g}, as in 60 or 2.5.")
     return number
 
 
@@ -153,15 +126,6 @@ def rates(value: str) -> dict[str, str]:
 
 
 @parser
-def claims(value: str) -> dict[str, str]:
-    """Parses ``repository=owner/project,…``: the required value of each claim of an identity token."""
-    given = list(pairs(value))
-    if len(dict(given)) < len(given) or not all(name and wanted for name, wanted in given):
-        raise ValidationError("Each claim is name=value, once, as in ref=refs/heads/main.")
-    return dict(given)
-
-
-@parser
 def time_of_day(value: str) -> dt.time | None:
     """Parses ``HH:MM``; empty is None."""
     if not value:
@@ -180,32 +144,6 @@ def days_or_none(value: str) -> int | None:
         return whole(value, least=1, most=MOST_DAYS)
     except ValidationError:
         raise ValidationError(f"Must be a number of days from 1 to {MOST_DAYS}, or none.") from None
-
-
-@parser
-def minisign_key(value: str) -> bytes | None:
-    """Returns the 42 bytes of a minisign public key (key line, .pub file, or that in base64), or None if empty."""
-    if not value:
-        return None
-    lines = value.splitlines()
-    if len(lines) == 1:
-        lines = _unwrapped(value)
-    try:
-        raw = b64decode(lines[-1], validate=True)
-    except ValueError:
-        raw = b""
-    if len(raw) != MINISIGN_KEY_BYTES or not raw.startswith(b"Ed"):
-        raise ValidationError("Not a minisign public key: give the .pub file or the key line.")
-    return raw
-
-
-def _unwrapped(value: str) -> list[str]:
-    """Returns the lines of a file in base64, as Tauri writes a key; returns any other value unchanged."""
-    try:
-        text = b64decode(value, validate=True).decode()
-    except ValueError:
-        return [value]
-    return text.splitlines() if text.startswith("untrusted comment:") else [value]
 
 
 def fernet_keys(value: str) -> None:
@@ -248,9 +186,3 @@ def one_line_or_empty(value: str) -> None:
 def one_line(value: str) -> None:
     NOT_EMPTY(value)
     one_line_or_empty(value)
-
-
-def publish_secrets(value: str) -> None:
-    """Checks that every publish secret is too long to guess."""
-    if any(len(each) < SECRET_LENGTH for each in words(value)):
-        raise ValidationError(f"Each secret must have at least {SECRET_LENGTH} characters.")

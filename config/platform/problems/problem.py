@@ -71,14 +71,19 @@ class Problem(Exception):
         return self
 
 
-def titles() -> dict[str, str]:
-    """Returns the titles of all kinds of problems that this process has loaded, by code."""
-    found: dict[str, str] = {}
+def known_problems() -> dict[str, type[Problem]]:
+    """Returns every loaded problem by code; the most general one where several share a code."""
+    known: dict[str, type[Problem]] = {}
     kinds = [Problem]
     for kind in kinds:
-        found.setdefault(kind.code, kind.title)
+        known.setdefault(kind.code, kind)
         kinds.extend(kind.__subclasses__())
-    return found
+    return dict(sorted(known.items()))
+
+
+def titles() -> dict[str, str]:
+    """Returns the titles of the known problems by code."""
+    return {code: kind.title for code, kind in known_problems().items()}
 
 
 class MalformedRequest(Problem):

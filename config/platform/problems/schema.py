@@ -5,24 +5,13 @@ from json import loads
 from pathlib import Path
 from typing import Any
 
-from config.platform.problems.problem import Problem
+from config.platform.problems.problem import Problem, known_problems
 from config.platform.problems.rendering import ANTHROPIC_TYPES, CONTENT_TYPE, MESSAGES, MODEL_CALLS
 from config.platform.runtime.request_id import HEADER as REQUEST_ID
 
 Described = dict[str, Any]
 
 _TEXT = Path(__file__).with_name("problems.json").read_text(encoding="utf-8")
-
-
-def known_problems() -> dict[str, type[Problem]]:
-    """Returns every loaded problem by code; the most general one where several share a code."""
-    known: dict[str, type[Problem]] = {}
-    level: list[type[Problem]] = [Problem]
-    while level:
-        for each in level:
-            known.setdefault(each.code, each)
-        level = [kind for each in level for kind in each.__subclasses__()]
-    return dict(sorted(known.items()))
 
 
 def problem_answer(codes: Iterable[str], *, path: str) -> Described:

@@ -30,7 +30,7 @@ from accounts.people.users import add_user, change_email
 from accounts.sessions.known_places import limits_of_operator
 from accounts.sessions.refusals import record_refusal
 from accounts.sessions.sign_in import Device, InvalidCredentials, account_of, sign_in
-from config.console.action_views import page_of
+from config.console.navigation import page_of
 from config.platform.problems.problem import InvalidRequest
 from tests.conftest import PASSWORD, Browser
 from tests.triggers import without_triggers

@@ -20,8 +20,8 @@ from accounts.sessions.sign_in import InvalidCredentials
 from config.platform.api.negotiation import WhateverAccept
 from config.platform.api.schema import problems
 from config.platform.problems import rendering as handlers
-from config.platform.problems.problem import NotFound, RequestTooLarge
-from config.platform.problems.schema import headers_of, known_problems
+from config.platform.problems.problem import NotFound, RequestTooLarge, known_problems
+from config.platform.problems.schema import headers_of
 from usage.refusals import DailyLimitReached, MonthlyCapExceeded
 
 DOCUMENTED_BEFORE_ANY_VIEW = {"400", "413", "500", "503"}

@@ -26,12 +26,8 @@ from config.platform.env.addresses import (
 )
 from config.platform.env.secret_files import Secret
 from config.platform.env.values import (
-    CDN_PURGE_FORM,
-    claims,
     days_or_none,
     emails,
-    minisign_key,
-    publish_secrets,
     rates,
     second_factor,
     sender,
@@ -39,6 +35,7 @@ from config.platform.env.values import (
     time_of_day,
 )
 from config.platform.observability.syslog import Receiver
+from releases.setting_readers import CDN_PURGE_FORM, claims, minisign_key, publish_secrets
 
 ROOT = Path(__file__).parents[3]
 

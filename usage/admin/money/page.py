@@ -12,22 +12,21 @@ from django.shortcuts import render
 from django.urls import path, reverse
 
 from accounts.admin.exports import FORMATS
-from accounts.models import Client
-from config.composition.money_pages.choosing import Chosen
-from config.composition.money_pages.files import (
+from config.console.charts import Bar, Chart, Strip, days_axis
+from config.console.tables import Row, Table
+from config.console.template_tags import dollars, short
+from usage.admin.money.choosing import Chosen
+from usage.admin.money.files import (
     EXPORT,
     MONTHS_SHOWN,
     export,
     statement,
     statements_of,
 )
-from config.composition.money_pages.ranking import SUMMED, cells_of, names_of, numbered, ranking_of
-from config.console.charts import Bar, Chart, Strip, days_axis
-from config.console.tables import Row, Table
-from config.console.template_tags import dollars, short
-from llmproxy.models import LanguageModel, Provider
+from usage.admin.money.groups import groups, names_of
+from usage.admin.money.ranking import SUMMED, cells_of, numbered, ranking_of
 from usage.periods import Period, last_months
-from usage.spending.sums import GROUPS, Course, Sums, course, total
+from usage.spending.sums import COLUMNS, GROUPS, Course, Sums, course, total
 
 VIEW = "usage.view_monthlyusage"
 
@@ -71,20 +70,15 @@ def page(request: HttpRequest) -> HttpResponse:
 
 
 def _filters(chosen: Chosen) -> Iterator[dict[str, Any]]:
-    scope = chosen.scope
     last = last_months(chosen.now.day, MONTHS_SHOWN)
     months = [(f"{month:%Y-%m}", f"{month:%B %Y}") for month in last]
     years = [(str(year), f"Year {year}") for year in (chosen.now.day.year, chosen.now.day.year - 1)]
     yield _filter("Period", "period", [*months, *years], chosen.given.get("period", months[0][0]))
-    clients = Client.objects.order_by("name").values_list("pk", "name")
-    yield _filter("Client", "client", [("", "All"), *clients], scope.client_id)
-    models = LanguageModel.objects.order_by("name").values_list("name", "name")
-    yield _filter("Model", "model", [("", "All"), *models], scope.model)
-    providers = Provider.objects.order_by("name").values_list("name", "name")
-    yield _filter("Provider", "provider", [("", "All"), *providers], scope.provider)
-    for label, name, value in (("Person", "person", scope.user_id), ("Key", "key", scope.key_id)):
-        if value:
-            yield _filter(label, name, [("", "All"), *names_of(name, [value]).items()], value)
+    for group in sorted(groups, key=lambda each: not each.is_offered):
+        value = getattr(chosen.scope, COLUMNS[group.by])
+        if group.is_offered or value:
+            rows = group.rows() if group.is_offered else names_of(group.by, [value]).items()
+            yield _filter(group.by.capitalize(), group.by, [("", "All"), *rows], value)
 
 
 def _filter(label: str, name: str, options: list[tuple[Any, str]], value: Any) -> dict[str, Any]:

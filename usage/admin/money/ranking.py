@@ -1,13 +1,12 @@
 """A ranking by cost of clients, people, models, providers, keys or labels."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, cast
+from typing import Any
 
-from accounts.models import Client, User
-from config.composition.money_pages.choosing import Chosen
 from config.console.tables import Column, Link, Row, Table
 from config.console.template_tags import bar, dollars, share, short
-from llmproxy.models import PersonalKey
+from usage.admin.money.choosing import Chosen
+from usage.admin.money.groups import names_of
 from usage.models import Budget
 from usage.spending.sums import FOUR_WEEKS, Course, Sums, forecast, total
 
@@ -15,7 +14,6 @@ SHOWN, MOST_SHOWN = 10, 100
 SUMMED = ("Calls", "Errors", "Disconnected", "Tokens in", "Cached", "Out", "Cost")
 # Groups that are summed from the ledger, without the calls that have no key or label.
 LEDGERS = {"key", "label"}
-ROWS = {"client": Client, "person": User, "key": PersonalKey}
 
 
 def ranking_of(chosen: Chosen, here: Course) -> Table:
@@ -75,14 +73,6 @@ def _columns(
 def _next_group(by: str) -> str:
     """Returns the group that a row of this one leads to."""
     return {"client": "person", "person": "model"}.get(by, "client")
-
-
-def names_of(by: str, keys: list[Any]) -> dict[Any, str]:
-    """Returns the names of a group's rows; deleted ones by the beginning of their id."""
-    if by not in ROWS:
-        return {key: str(key) for key in keys}
-    rows = cast("Any", ROWS[by]).objects.in_bulk(keys)
-    return {key: str(rows.get(key) or "") or str(key)[:8] for key in keys}
 
 
 def part_of(sums: Sums, whole: Sums) -> str:

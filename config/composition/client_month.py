@@ -12,17 +12,17 @@ from django.utils.http import urlencode
 
 from accounts.admin.joining import joined
 from accounts.models import Client, Session, User
-from config.composition.money_pages.choosing import calls_between
-from config.composition.money_pages.ranking import part_of
-from config.console.action_views import page_of
 from config.console.charts import Bar, Chart, Curve, Strip, days_axis, written
+from config.console.navigation import page_of
 from config.console.tables import Chip, Column, Link, Row, Table
 from config.console.template_tags import dollars, share, short
 from config.platform.money import in_dollars
 from llmproxy.calls.explanation import EXPLAINING
+from usage.admin.money.ranking import part_of
 from usage.limits import effective_of_all
 from usage.models import Budget, MonthlyUsage
 from usage.periods import Period, midnight
+from usage.spending.addresses import calls_between
 from usage.spending.sums import Course, Scope, Sums
 from usage.stops import stop_of
 

@@ -15,13 +15,12 @@ from accounts.admin.exports import FORMATS, file_response, noted
 from accounts.audit import record
 from accounts.models import Client
 from accounts.people.operators import actor_of
-from config.composition.money_pages.choosing import Chosen, first_day
-from config.composition.money_pages.ranking import numbered
 from config.console.base import uuid_in
 from config.console.tables import Chip, Column, Link, Row, Table
 from config.console.template_tags import dollars
 from config.platform.exports import lines, pages
 from config.platform.money import decimal
+from usage.admin.money.choosing import Chosen, first_day
 from usage.models import DailyUsage, UsageRecord
 from usage.models.totals import DAILY_SUMS
 from usage.periods import last_months
@@ -48,8 +47,9 @@ def statements_of(chosen: Chosen, *, may_export: bool) -> Table:
         files = [Link(each.upper(), f"statement.{each}?{query}") for each in FORMATS if may_export]
         chip = Chip("running", "Running") if is_running else Chip("well", "Final")
         rows.append(Row([f"{month:%B %Y}", chip, sums.calls, dollars(sums.cost), files]))
-    columns = [Column("Month"), Column("State", "chip"), *numbered("", ["Calls", "Money"])[1:]]
-    return Table([*columns, Column("", "acts")], rows, "No calls yet.")
+    columns = [Column("Month"), Column("State", "chip")]
+    columns += [Column("Calls", "number"), Column("Money", "number"), Column("", "acts")]
+    return Table(columns, rows, "No calls yet.")
 
 
 def export(request: HttpRequest, ending: str) -> StreamingHttpResponse:

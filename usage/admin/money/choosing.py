@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,6 +13,7 @@ from django.utils import timezone
 from config.console.base import uuid_in
 from config.platform.db.replica import Look, look
 from usage.periods import Period, midnight
+from usage.spending.addresses import calls_between
 from usage.spending.sums import GROUPS, Scope
 
 YEARS = range(2000, 2100)
@@ -69,13 +70,6 @@ class Chosen:
         looked_for = {"user__id__exact": scope.user_id, "q": word}
         begins = midnight(day)
         return calls_between(begins, begins + timedelta(days=1), **looked_for)
-
-
-def calls_between(since: datetime, until: datetime, **looked_for: Any) -> str:
-    """Returns the address of the calls that were admitted within this time."""
-    given = {"opened_at__gte": since, "opened_at__lt": until, **looked_for}
-    chosen = {name: value for name, value in given.items() if value}
-    return f"{reverse('admin:usage_usagerecord_changelist')}?{urlencode(chosen)}"
 
 
 def first_day(text: str, length: int) -> date | None:
