@@ -23,7 +23,7 @@ from config.composition.attention.by_webhook import post
 from config.composition.attention.notifying import notify
 from config.models import Notification
 from config.platform.http.errors import Broken
-from licensing.models import Brake
+from licensing.models import HeldSuspension
 from tests.console.test_notifying import MISSED, heads, webhook, work  # noqa: F401
 from tests.console.test_watch import _queue, beat, night  # noqa: F401
 from tests.races import race
@@ -195,14 +195,14 @@ def test_what_could_not_be_mailed_without_a_worker_is_queued_once_there_is_one(
 def test_a_beginning_that_its_rule_has_mailed_is_posted_and_its_end_goes_both_ways(
     operators: Operators,
 ) -> None:
-    Brake.objects.create(
+    HeldSuspension.objects.create(
         job="expire_grace", licence_ids=[1, 2], clients=2, noticed_at=operators.now
     )
     held = "2 suspensions wait for your confirmation"
     operators.look()
     operators.work()
     assert (operators.posted, operators.mailed) == ([held], [])
-    Brake.objects.update(ended_at=operators.now)
+    HeldSuspension.objects.update(ended_at=operators.now)
     operators.look()
     operators.work()
     assert (operators.posted, operators.mailed) == ([held, f"Over: {held}"], [f"Over: {held}"])
