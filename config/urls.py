@@ -1,13 +1,14 @@
 """Every address of the service."""
 
 from django.contrib import admin
-from django.urls import include, path
+from django.urls import include, path, re_path
 from django.views.generic import RedirectView
 
 from accounts.admin.second_factor.urls import passkey_urls
 from accounts.keys.views import KeysView
 from config.platform.api.docs import DocsView, SchemaView
 from config.platform.problems import rendering as handlers
+from licensing.admin.former_addresses import held_suspensions
 
 LEAD_ON = {"http_method_names": ["get", "head"]}
 
@@ -37,6 +38,8 @@ urlpatterns = [
     path("docs/", DocsView.as_view(), name="docs"),
     path("admin/second-factor/", include("accounts.admin.second_factor.urls")),
     path("admin/passkeys/", include(passkey_urls)),
+    # Mails and bookmarks of before hold it, and forms that a process of the release before has shown.
+    re_path("^admin/licensing/brake/", held_suspensions, name="held-suspensions-of-before"),
     path("admin/", admin.site.urls),
 ]
 

@@ -3,7 +3,7 @@
 from config.platform.acts import Act, Page, Right, declare
 
 PAGES = (
-    Page("licensing.brake", ("licensing",)),
+    Page("licensing.heldsuspension", ("licensing",)),
     Page("licensing.licence", ("support", "licensing")),
     Page("licensing.plan", ("support", "licensing")),
 )
@@ -51,7 +51,7 @@ ACTS = (
         "brake:confirmed",
         "confirmed the held suspensions of {}",
         "operator confirmed a held change",
-        (Right("licensing.brake_confirm", ("licensing",)),),
+        (Right("licensing.heldsuspension_confirm", ("licensing",)),),
     ),
     Act(
         "plan:added",

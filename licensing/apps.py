@@ -8,4 +8,4 @@ class LicensingConfig(declarations.DeclaringApp):
 
     def ready(self) -> None:
         super().ready()
-        SIGNED_BY_EMAIL.add(Column(self.get_model("Brake"), "confirmed_by"))
+        SIGNED_BY_EMAIL.add(Column(self.get_model("HeldSuspension"), "confirmed_by"))

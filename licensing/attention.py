@@ -6,7 +6,7 @@ from django.db.models import Q, QuerySet
 
 from accounts.models import Client
 from config.platform.attention import Alert, Kind, Level, kinds
-from licensing.models import Brake, Licence, Standing
+from licensing.models import HeldSuspension, Licence, Standing
 
 GRACE_AHEAD = timedelta(days=14)
 DECISION_AHEAD = timedelta(days=7)
@@ -26,8 +26,8 @@ kinds.add(
         Client.objects.filter(licence=None), Level.ACT, shown=0,
     ),
     Kind(
-        "suspensions", 110, "Clients", "licensing.view_brake",
-        Brake.objects.filter(ended_at=None, confirmed_at=None), Level.ACT, "noticed_at",
+        "suspensions", 110, "Clients", "licensing.view_heldsuspension",
+        HeldSuspension.objects.filter(ended_at=None, confirmed_at=None), Level.ACT, "noticed_at",
         acts="confirm",
         alert=Alert("Compare with Stripe, then confirm.", "at once", is_mailed_by_rule=True),
     ),

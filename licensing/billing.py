@@ -54,7 +54,7 @@ class Report:
     without_customer: int = 0
     unanswered: list[str] = field(default_factory=list)
     not_asked: list[str] = field(default_factory=list)
-    brake: str = ""
+    held: str = ""
 
     @property
     def is_incomplete(self) -> bool:
@@ -75,7 +75,7 @@ class Report:
             "with payments paused at Stripe": _named(self.paused),
             "without a subscription": _named(self.without_subscription),
             "without a customer": self.without_customer,
-            "but the brake would hold": self.brake,
+            "but held for confirmation": self.held,
             "left for the next night, without an answer": _named(self.unanswered),
             "left for the next night, not asked about": _named(self.not_asked),
         }
@@ -99,11 +99,11 @@ class Run:
         return self.report.dry_run
 
     def check_guard(self, suspended: Collection[int]) -> None:
-        """Raises ``BrakeHeld`` where these are too many to suspend; a dry run only reports it."""
+        """Raises ``SuspensionsHeld`` where these are too many to suspend; a dry run only reports it."""
         if not self.dry_run:
             suspension_guard.check(job=self.job, licence_ids=suspended, by=self.by, now=self.now)
         elif suspension_guard.exceeds_limit(job=self.job, licence_ids=suspended, now=self.now):
-            self.report.brake = f"{len(suspended)} would be suspended"
+            self.report.held = f"{len(suspended)} would be suspended"
 
     def apply(self, decisions: list[BillingDecision]) -> None:
         """Applies changes that allow work first, so that no later failure locks anybody out."""
@@ -124,7 +124,7 @@ class Run:
     def _confirmed(self, decision: BillingDecision) -> BillingDecision | None:
         """The decision by the customer's status now; None if that is not known, which suspends nobody."""
         customer = decision.licence.stripe_customer_id
-        if self.queries is None or not customer or self.report.brake:
+        if self.queries is None or not customer or self.report.held:
             return decision
         if self.queries.given_up:
             self.report.not_asked.append(decision.licence.client.name)
@@ -158,9 +158,9 @@ def sync(
 ) -> Report:
     """Takes over the processor's statuses of each customer. ``subscriptions``: statuses by customer.
 
-    Raises ``BrakeHeld`` where too many would be suspended, ``NoCustomerKnown`` where the answer is about others, and,
-    once all others are done, ``SyncIncomplete`` where a second query of some failed. Killed half way, the next run
-    does the rest.
+    Raises ``SuspensionsHeld`` where too many would be suspended, ``NoCustomerKnown`` where the answer is about others,
+    and, once all others are done, ``SyncIncomplete`` where a second query of some failed. Killed half way, the next
+    run does the rest.
     """
     report = Report(dry_run=dry_run)
     run = Run(job=SYNC, decide=decision_of_status, queries=queries, by=by, now=now, report=report)
@@ -175,7 +175,7 @@ def expire_grace(
 ) -> Report:
     """Graces that have run out become suspensions, by whom they were given: billing or an operator.
 
-    A client who has paid since is active instead. Raises ``BrakeHeld`` where too many would be suspended, and
+    A client who has paid since is active instead. Raises ``SuspensionsHeld`` where too many would be suspended, and
     ``SyncIncomplete`` as ``sync`` does: a grace goes on while its payment is not known.
     """
     report = Report(dry_run=dry_run)
@@ -196,7 +196,7 @@ def expire_grace(
 def end_operator_graces(*, by: Actor, now: datetime, dry_run: bool = False) -> int:
     """Operators' graces that have run out become operators' suspensions; returns their number.
 
-    Raises ``BrakeHeld`` where too many would be suspended.
+    Raises ``SuspensionsHeld`` where too many would be suspended.
     """
     over = [each.pk for each in Licence.objects.graces_of_operators_over(at=now)]
     if dry_run:

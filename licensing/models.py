@@ -1,4 +1,4 @@
-"""Plans, the licences of clients, and brakes on suspensions."""
+"""Plans, the licences of clients, and held suspensions."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -145,7 +145,7 @@ class Licence(models.Model):
     operator_until = models.DateTimeField(
         null=True,
         blank=True,
-        help_text="When the operator's word ends and billing's counts again.",
+        help_text="When the operator's decision expires and billing applies again.",
     )
     changed_at = models.DateTimeField(default=timezone.now, editable=False)
 
@@ -227,7 +227,7 @@ class Licence(models.Model):
         return until <= at and not self.operator_decision_has_expired(at=at)
 
 
-class Brake(models.Model):
+class HeldSuspension(models.Model):
     """A run that would have suspended implausibly many clients, and so changed nothing.
 
     It is held until an operator confirms it or a later run would suspend fewer.
@@ -242,6 +242,8 @@ class Brake(models.Model):
     ended_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        # Processes of the release before read and write the table by this name.
+        db_table = "licensing_brake"
         verbose_name = "held suspension"
         ordering = ("-noticed_at", "-id")
         constraints = (
@@ -255,7 +257,7 @@ class Brake(models.Model):
 
     @property
     def is_held(self) -> bool:
-        """Returns whether the brake waits for an operator."""
+        """Returns whether these suspensions need an operator's confirmation."""
         return self.ended_at is None and self.confirmed_at is None
 
 

@@ -9,20 +9,20 @@ from accounts.audit import Actor, check_reason, record
 from accounts.jobs import NotDone
 from config.platform.jobs.mail import queue_for_operators
 from config.platform.problems.problem import Fault, InvalidRequest, instant
-from licensing.models import Brake, Licence
+from licensing.models import HeldSuspension, Licence
 
 # A run may suspend this number of clients, or one in ``ONE_IN`` of all clients if that is more.
 CLIENTS = 10
 ONE_IN = 20
 # After this time a confirmation no longer applies.
 CONFIRMED_FOR = timedelta(days=3)
-PAGE = "/admin/licensing/brake/"
+PAGE = "/admin/licensing/heldsuspension/"
 NOT_HELD = Fault(
     "", "not_held", "These suspensions are no longer pending; see the list for pending ones."
 )
 
 
-class BrakeHeld(NotDone):
+class SuspensionsHeld(NotDone):
     """A run that changed nothing and needs the confirmation of an operator."""
 
 
@@ -33,77 +33,79 @@ def limit(clients: int) -> int:
 
 def exceeds_limit(*, job: str, licence_ids: Collection[int], now: datetime) -> bool:
     """Returns whether the unconfirmed ones of these suspensions exceed the limit."""
-    brake = Brake.objects.filter(job=job, ended_at=None).first()
-    unconfirmed = set(licence_ids) - _confirmed(brake, now=now)
+    held = HeldSuspension.objects.filter(job=job, ended_at=None).first()
+    unconfirmed = set(licence_ids) - _confirmed(held, now=now)
     return len(unconfirmed) > limit(Licence.objects.count())
 
 
 def check(*, job: str, licence_ids: Collection[int], by: Actor, now: datetime) -> None:
-    """Raises ``BrakeHeld`` if these suspensions are too many without a confirmation."""
+    """Raises ``SuspensionsHeld`` if these suspensions are too many without a confirmation."""
     with transaction.atomic():
-        # Locked, so that nobody confirms a brake that is being replaced.
-        brake = Brake.objects.select_for_update().filter(job=job, ended_at=None).first()
+        # Locked, so that nobody confirms suspensions that are being replaced.
+        held = HeldSuspension.objects.select_for_update().filter(job=job, ended_at=None).first()
         if not exceeds_limit(job=job, licence_ids=licence_ids, now=now):
-            if brake is not None and brake.is_held:
+            if held is not None and held.is_held:
                 # A confirmation is no longer needed.
                 end(job=job, now=now)
             return
-        held = _held(brake, job, sorted(licence_ids), by=by, now=now)
-    raise BrakeHeld(
+        held = _hold(held, job, sorted(licence_ids), by=by, now=now)
+    raise SuspensionsHeld(
         f"{len(held.licence_ids)} of {held.clients} clients would be suspended, so nothing was changed; "
         "an operator has to confirm it."
     )
 
 
 def end(*, job: str, now: datetime) -> None:
-    """Ends the brake of a job after a complete run."""
-    Brake.objects.filter(job=job, ended_at=None).update(ended_at=now)
+    """Ends the held suspensions of a job after a complete run."""
+    HeldSuspension.objects.filter(job=job, ended_at=None).update(ended_at=now)
 
 
-def confirm(*, brake_id: int, reason: str, by: Actor, now: datetime) -> Brake:
+def confirm(*, held_id: int, reason: str, by: Actor, now: datetime) -> HeldSuspension:
     """Confirms exactly these suspensions, which the next run carries out.
 
-    Raises ``InvalidRequest`` without a reason, and for a brake that is no longer held.
+    Raises ``InvalidRequest`` without a reason, and for suspensions that are no longer held.
     """
     check_reason(reason)
     with transaction.atomic():
-        brake = Brake.objects.select_for_update().get(pk=brake_id)
-        if not brake.is_held:
+        held = HeldSuspension.objects.select_for_update().get(pk=held_id)
+        if not held.is_held:
             raise InvalidRequest(errors=[NOT_HELD])
-        brake.confirmed_at, brake.confirmed_by = now, by.name
-        brake.save(update_fields=["confirmed_at", "confirmed_by"])
-        after = {"licences": len(brake.licence_ids)}
+        held.confirmed_at, held.confirmed_by = now, by.name
+        held.save(update_fields=["confirmed_at", "confirmed_by"])
+        after = {"licences": len(held.licence_ids)}
         record(
             "brake:confirmed",
-            brake.job,
+            held.job,
             by=by,
             now=now,
-            target_id=brake.pk,
+            target_id=held.pk,
             reason=reason,
             after=after,
         )
-    return brake
+    return held
 
 
-def _confirmed(brake: Brake | None, *, now: datetime) -> set[int]:
-    if brake is None or brake.confirmed_at is None or brake.confirmed_at < now - CONFIRMED_FOR:
+def _confirmed(held: HeldSuspension | None, *, now: datetime) -> set[int]:
+    if held is None or held.confirmed_at is None or held.confirmed_at < now - CONFIRMED_FOR:
         return set()
-    return set(brake.licence_ids)
+    return set(held.licence_ids)
 
 
-def _held(
-    brake: Brake | None, job: str, licence_ids: list[int], *, by: Actor, now: datetime
-) -> Brake:
-    """The brake for these licences. Other licences than before get a new brake and a new mail to operators, so that
-    nobody confirms suspensions that their page does not show.
+def _hold(
+    held: HeldSuspension | None, job: str, licence_ids: list[int], *, by: Actor, now: datetime
+) -> HeldSuspension:
+    """Returns the held suspensions of these licences. Other licences than before get a new row and a new mail to
+    operators, so that nobody confirms suspensions that their page does not show.
     """
-    if brake is not None and brake.is_held and brake.licence_ids == licence_ids:
-        return brake
+    if held is not None and held.is_held and held.licence_ids == licence_ids:
+        return held
     end(job=job, now=now)
     clients = Licence.objects.count()
-    brake = Brake.objects.create(job=job, licence_ids=licence_ids, clients=clients, noticed_at=now)
+    held = HeldSuspension.objects.create(
+        job=job, licence_ids=licence_ids, clients=clients, noticed_at=now
+    )
     after = {"licences": len(licence_ids), "clients": clients}
-    record("brake:held", job, by=by, now=now, target_id=brake.pk, after=after)
+    record("brake:held", job, by=by, now=now, target_id=held.pk, after=after)
     queue_for_operators(
         subject=f"{len(licence_ids)} suspensions wait for your confirmation",
         text=(
@@ -112,6 +114,6 @@ def _held(
             "If these clients have really not paid, confirm, and the next run suspends them. If not, check the "
             "payment processor: the key may be of another account, or the customers may have moved."
         ),
-        path=f"{PAGE}{brake.pk}/change/",
+        path=f"{PAGE}{held.pk}/change/",
     )
-    return brake
+    return held

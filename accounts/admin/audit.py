@@ -41,7 +41,7 @@ ACT = re.compile(r"\A[a-z_]+:[a-z_]*\Z")
 # owner (a client, a person, a channel), whose history operators look for.
 PAGES = {
     "app": "releases_microapp",
-    "brake": "licensing_brake",
+    "brake": "licensing_heldsuspension",
     "client": "accounts_client",
     "connection": "accounts_user",
     "language_model": "llmproxy_languagemodel",

@@ -14,7 +14,7 @@ from django.utils.text import capfirst
 GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "": {"Overview": "index"},
     "Clients & people": {
-        "Clients": "accounts.client licensing.licence licensing.plan licensing.brake",
+        "Clients": "accounts.client licensing.licence licensing.plan licensing.heldsuspension",
         "People": "accounts.user",
         "Operators": "accounts.operator",
     },
@@ -38,7 +38,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
 # Names of lists that differ from their models'.
 LABELS: Final = {
     "accounts.auditevent": "Audit", "accounts.connectionrevocation": "Revocations", "accounts.user": "People",
-    "index": "Overview", "licensing.brake": "Held suspensions", "llmproxy.languagemodel": "Models",
+    "index": "Overview", "licensing.heldsuspension": "Held suspensions", "llmproxy.languagemodel": "Models",
     "procrastinate.procrastinatejob": "Jobs", "releases.apppin": "Pins", "releases.appversion": "Versions",
     "releases.microapp": "Apps", "releases.shellchannel": "Channels", "releases.shellrelease": "Releases",
     "telemetry.event": "Telemetry", "usage_and_money": "Usage & money",

@@ -10,42 +10,42 @@ from config.console.actions import Action, Result
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import moment
 from licensing import suspension_guard
-from licensing.models import Brake, Licence
+from licensing.models import HeldSuspension, Licence
 
 CLIENTS_NAMED = 20
 
 
-class ConfirmBrake(Action):
+class ConfirmSuspensions(Action):
     """Allows the next run to suspend the clients that it would."""
 
     name = "confirm"
     label = "Confirm the suspensions"
     destructive = True
 
-    def available(self, target: Brake, *, by: HttpRequest) -> bool:
+    def available(self, target: HeldSuspension, *, by: HttpRequest) -> bool:
         return target.is_held
 
-    def effects(self, target: Brake) -> Iterable[str]:
+    def effects(self, target: HeldSuspension) -> Iterable[str]:
         yield f"The next run of {target.job} suspends {len(target.licence_ids)} of {target.clients} clients."
         yield f"Among them: {', '.join(_clients_of(target)[:CLIENTS_NAMED])}."
         yield "Their shells lock within a minute of it, and their model calls are refused."
         yield "A run that would suspend many other clients, or one more than three days from now, waits again."
 
-    def do(self, target: Brake, **given: Any) -> Result:
-        suspension_guard.confirm(brake_id=target.pk, **given)
+    def do(self, target: HeldSuspension, **given: Any) -> Result:
+        suspension_guard.confirm(held_id=target.pk, **given)
         return Result(
             "Confirmed. The next run suspends them; run the command to do so now.", target
         )
 
 
-def _clients_of(held: Brake) -> list[str]:
+def _clients_of(held: HeldSuspension) -> list[str]:
     names = Licence.objects.filter(pk__in=held.licence_ids).order_by("client__name")
     return list(names.values_list("client__name", flat=True))
 
 
-@admin.register(Brake)
-class BrakeAdmin(ConsoleAdmin):
-    row_actions = (ConfirmBrake(),)
+@admin.register(HeldSuspension)
+class HeldSuspensionAdmin(ConsoleAdmin):
+    row_actions = (ConfirmSuspensions(),)
     list_display = (
         "job",
         moment("noticed_at"),
@@ -59,9 +59,9 @@ class BrakeAdmin(ConsoleAdmin):
     readonly_fields = ("suspensions", "named")
 
     @admin.display(description="would be suspended")
-    def suspensions(self, held: Brake) -> int:
+    def suspensions(self, held: HeldSuspension) -> int:
         return len(held.licence_ids)
 
     @admin.display(description="who")
-    def named(self, held: Brake) -> str:
+    def named(self, held: HeldSuspension) -> str:
         return ", ".join(_clients_of(held))

@@ -18,7 +18,7 @@ from config.composition.front.page import at_a_glance
 from config.console.navigation import Count
 from config.platform.attention import SHOWN, Level, kinds
 from licensing.licences import set_operator_status
-from licensing.models import Brake, Standing
+from licensing.models import HeldSuspension, Standing
 from llmproxy.catalogue import health
 from llmproxy.models import LanguageModel, Provider, Route
 from releases.models import Purge, ShellChannel
@@ -172,7 +172,7 @@ def test_graces_decisions_and_overrides_that_end_soon_need_attention(
 
 
 def test_a_held_suspension_needs_attention(world: World, act: Any, now: datetime) -> None:
-    Brake.objects.create(job="expire_grace", licence_ids=[1, 2], clients=2, noticed_at=now)
+    HeldSuspension.objects.create(job="expire_grace", licence_ids=[1, 2], clients=2, noticed_at=now)
     item = one(now, "suspensions")
     assert str(item) == "expire_grace waits for you: it would suspend 2 of 2 clients."
     assert act(item, now=now) == "Confirm the suspensions"
@@ -272,7 +272,7 @@ def test_a_failed_purge_needs_attention(
 
 def test_findings_to_act_on_come_first_and_then_the_newest(world: World, now: datetime) -> None:
     ShellChannel.objects.update(halted_at=now - HOUR)
-    Brake.objects.create(job="expire_grace", licence_ids=[1], clients=2, noticed_at=now)
+    HeldSuspension.objects.create(job="expire_grace", licence_ids=[1], clients=2, noticed_at=now)
     found = items(now=now)
     assert [each.level for each in found] == sorted(each.level for each in found)
     names = [each.kind.name for each in found]

@@ -1,4 +1,4 @@
-"""The brake as an operator meets it: on the front page, in Chromium."""
+"""Held suspensions as an operator meets them: on the front page, in Chromium."""
 
 from datetime import datetime
 
@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from accounts.audit import Actor
 from accounts.models import User
-from licensing.models import Brake, Plan
+from licensing.models import HeldSuspension, Plan
 from tests.console.test_billing import held
 from tests.console.test_in_a_browser import base_url, desk
 
@@ -16,10 +16,10 @@ pytestmark = [pytest.mark.wire, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.mark.parametrize("width", [360, 1280])
-def test_the_brake_is_found_looked_at_and_confirmed(
+def test_held_suspensions_are_found_looked_at_and_confirmed(
     base_url: str, operator: User, plan: Plan, by: Actor, now: datetime, width: int
 ) -> None:
-    brake = held(plan, by=by, now=now)
+    row = held(plan, by=by, now=now)
     with desk(base_url, operator, viewport={"width": width, "height": 900}) as browser:
         waiting = browser.locator("ul.attention li", has_text="waits for you")
         waiting.get_by_role("link", name="sync_subscriptions").click()
@@ -35,4 +35,4 @@ def test_the_brake_is_found_looked_at_and_confirmed(
         browser.get_by_role("button", name="Confirm the suspensions").click()
         expect(browser.locator(".messagelist")).to_contain_text("The next run suspends them")
         expect(browser.get_by_role("link", name="Confirm the suspensions")).to_have_count(0)
-    assert not Brake.objects.get(pk=brake.pk).is_held
+    assert not HeldSuspension.objects.get(pk=row.pk).is_held

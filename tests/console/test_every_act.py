@@ -28,7 +28,7 @@ from config.console.action_views import ActionAdmin
 from config.console.actions import Action, BulkAction
 from config.platform.acts import ACTS
 from licensing.licences import create_client
-from licensing.models import Brake, Plan
+from licensing.models import HeldSuspension, Plan
 from llmproxy.models import LanguageModel, Provider, Route
 from releases.models import (
     AppChannel,
@@ -125,7 +125,9 @@ def arranged(world: World, by: Actor, now: datetime) -> None:
     gone = add_user(email="gone@acme.test", client=world.client, by=by, now=now)
     disable(user_id=gone.pk, reason="x", by=by, now=now)
     stop_model_calls(user_id=gone.pk, reason="x", ends_at=None, by=by, now=now)
-    Brake.objects.create(job="sync_subscriptions", licence_ids=[1], clients=2, noticed_at=now)
+    HeldSuspension.objects.create(
+        job="sync_subscriptions", licence_ids=[1], clients=2, noticed_at=now
+    )
     app_versions(now)
     unused = create_client(name="Unused", plan=Plan.objects.first(), by=by, now=now)  # type: ignore[arg-type]
     rename_client(client_id=unused.pk, name="Unused still", by=by, now=now)

@@ -22,8 +22,9 @@ from config.composition.attention.by_mail import CLEARED, RAISED, WATCH
 from config.composition.attention.by_webhook import post
 from config.composition.attention.notifying import notify
 from config.models import Notification
+from config.platform.env.secret_files import Secret
 from config.platform.http.errors import Broken
-from licensing.models import Brake
+from licensing.models import HeldSuspension
 from tests.console.test_notifying import MISSED, heads, webhook, work  # noqa: F401
 from tests.console.test_watch import _queue, beat, night  # noqa: F401
 from tests.races import race
@@ -37,9 +38,12 @@ OVER = f"Over: {MISSED}"
 class Operators:
     """Mails and posts that operators get while alerts begin and end and ways of notifying fail."""
 
-    def __init__(self, server: Webhook, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.webhook, self.now, self._patch = server, now, monkeypatch
+    def __init__(
+        self, server: Webhook, now: datetime, monkeypatch: pytest.MonkeyPatch, settings: Any
+    ) -> None:
+        self.webhook, self.now, self._patch, self._settings = server, now, monkeypatch, settings
         self.posted: list[str] = []
+        self.on()
 
     def begin(self) -> None:
         night("expire_grace", "done", self.now - 27 * HOUR)
@@ -82,6 +86,26 @@ class Operators:
     def mail_is_back(self) -> None:
         self._patch.setattr(locmem.EmailBackend, "send_messages", self._whole)
 
+    def mail_off(self) -> None:
+        self._settings.OPERATOR_EMAILS = []
+
+    def mail_on(self) -> None:
+        self._settings.OPERATOR_EMAILS = ["ops@shell.test"]
+
+    def webhook_off(self) -> None:
+        self._settings.ALERT_WEBHOOK_URL = Secret("ALERT_WEBHOOK_URL", "")
+
+    def webhook_on(self) -> None:
+        self._settings.ALERT_WEBHOOK_URL = Secret("ALERT_WEBHOOK_URL", self.webhook.url)
+
+    def off(self) -> None:
+        self.mail_off()
+        self.webhook_off()
+
+    def on(self) -> None:
+        self.mail_on()
+        self.webhook_on()
+
     def _take(self) -> None:
         if self.webhook.status == 200:
             self.posted += heads(self.webhook)
@@ -99,8 +123,7 @@ def operators(
     monkeypatch: pytest.MonkeyPatch,
     settings: Any,
 ) -> Operators:
-    settings.OPERATOR_EMAILS = ["ops@shell.test"]
-    return Operators(webhook, now, monkeypatch)
+    return Operators(webhook, now, monkeypatch, settings)
 
 
 CASES: Sequence[tuple[str, str, list[str]]] = [
@@ -127,6 +150,18 @@ CASES: Sequence[tuple[str, str, list[str]]] = [
     # In order, also where the first waits for its server.
     ("in order", "begin mail_fails webhook_fails look work end look mail_is_back webhook_is_back work work",
      [MISSED, OVER]),
+    # Turned on: what stands is notified once, and nothing of what ended before.
+    ("begun while off", "off begin look work look work on look work look work", [MISSED]),
+    ("begun while off, ended while on", "off begin look work on look work end look work", [MISSED, OVER]),
+    ("begun and ended while off", "off begin look work end look work on look work", []),
+    ("off and on again", "begin look work off look work on look work look work", [MISSED]),
+    ("ended while off", "begin look work off end look work look on look work look work", [MISSED, OVER]),
+    ("back while off", "begin look work off end look work again look work on look work", [MISSED]),
+    ("turned off while it waits",
+     "begin mail_fails webhook_fails look work off mail_is_back webhook_is_back work look work on look work work",
+     [MISSED]),
+    ("turned off while its end waits",
+     "begin look work webhook_fails end look work off webhook_is_back work look on look work work", [MISSED, OVER]),
 ]  # fmt: skip
 
 
@@ -195,14 +230,14 @@ def test_an_alert_that_could_not_be_mailed_is_queued_once_a_worker_runs(
 def test_a_beginning_that_its_rule_has_mailed_is_posted_and_its_end_goes_both_ways(
     operators: Operators,
 ) -> None:
-    Brake.objects.create(
+    HeldSuspension.objects.create(
         job="expire_grace", licence_ids=[1, 2], clients=2, noticed_at=operators.now
     )
     held = "2 suspensions wait for your confirmation"
     operators.look()
     operators.work()
     assert (operators.posted, operators.mailed) == ([held], [])
-    Brake.objects.update(ended_at=operators.now)
+    HeldSuspension.objects.update(ended_at=operators.now)
     operators.look()
     operators.work()
     assert (operators.posted, operators.mailed) == ([held, f"Over: {held}"], [f"Over: {held}"])

@@ -22,7 +22,7 @@ from config.models import Notification
 from config.platform.attention import in_order
 from config.platform.env.secret_files import Secret
 from config.platform.http.errors import Broken, ExchangeError
-from licensing.models import Brake
+from licensing.models import HeldSuspension
 from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.console.test_watch import beat, night, queued
@@ -221,7 +221,7 @@ def test_no_person_is_named_and_a_client_is_no_markup(
     set_budget(client_id=world.client.pk, monthly=100, reason="A limit.", by=by, now=now)
     month = Period.of(now).month
     Budget.objects.update(period=month, spent=81, warned_at=now)
-    Brake.objects.create(job="expire_grace", licence_ids=[1, 2], clients=2, noticed_at=now)
+    HeldSuspension.objects.create(job="expire_grace", licence_ids=[1, 2], clients=2, noticed_at=now)
     session = Session.objects.filter(user=world.person).first()
     assert session
     record(reuse.ACTION, session, by=by, now=now - MINUTE)

@@ -1,4 +1,4 @@
-"""The brake: a run that would suspend too many changes nothing until an operator confirms it."""
+"""A run that would suspend too many clients changes nothing until an operator confirms it."""
 
 from datetime import datetime, timedelta
 
@@ -16,15 +16,15 @@ from licensing.customer_queries import (
     CustomerQueries,
     CustomerRefused,
 )
-from licensing.models import Brake, Licence, Plan
-from licensing.suspension_guard import BrakeHeld
+from licensing.models import HeldSuspension, Licence, Plan
+from licensing.suspension_guard import SuspensionsHeld
 from tests.licensing.conftest import Paying
 
 pytestmark = pytest.mark.django_db
 DAY = timedelta(days=1)
 
 
-class TestBrake:
+class TestHeldSuspensions:
     def everybody(self, number: int, status: str) -> dict[str, list[str]]:
         return {f"cus_{each}": [status] for each in range(number)}
 
@@ -34,7 +34,7 @@ class TestBrake:
         paying(10)
         sync(subscriptions=self.everybody(10, "canceled"), by=by, now=now)
         assert Licence.objects.filter(status="suspended").count() == 10
-        assert not Brake.objects.exists()
+        assert not HeldSuspension.objects.exists()
 
     @pytest.mark.parametrize(
         ("clients", "allowed"), [(1, 10), (200, 10), (219, 10), (220, 11), (1000, 50)]
@@ -52,7 +52,7 @@ class TestBrake:
             Licence(client=client, plan=plan, stripe_customer_id=f"cus_{each}")
             for each, client in enumerate(clients)
         )
-        with pytest.raises(BrakeHeld, match="13 of 240"):
+        with pytest.raises(SuspensionsHeld, match="13 of 240"):
             sync(subscriptions=self.everybody(13, "unpaid"), by=by, now=now)
         assert not Licence.objects.exclude(status="active").exists()
         sync(subscriptions=self.everybody(12, "unpaid"), by=by, now=now)
@@ -63,10 +63,10 @@ class TestBrake:
     ) -> None:
         paying(12)
         wrong = self.everybody(12, "canceled")
-        with pytest.raises(BrakeHeld):
+        with pytest.raises(SuspensionsHeld):
             sync(subscriptions=wrong, by=by, now=now)
         suspension_guard.confirm(
-            brake_id=Brake.objects.get().pk, reason="They left.", by=by, now=now
+            held_id=HeldSuspension.objects.get().pk, reason="They left.", by=by, now=now
         )
         asked: list[str] = []
 
@@ -81,10 +81,10 @@ class TestBrake:
         assert Licence.objects.filter(status="suspended").count() == 5
         sync(subscriptions=wrong, queries=CustomerQueries(again), by=by, now=now + 2 * DAY)
         assert Licence.objects.filter(status="suspended").count() == 12
-        assert Brake.objects.get().ended_at == now + 2 * DAY
+        assert HeldSuspension.objects.get().ended_at == now + 2 * DAY
         # It was for this once: the next as many are another question.
         sync(subscriptions=self.everybody(12, "active"), by=by, now=now + 2 * DAY)
-        with pytest.raises(BrakeHeld):
+        with pytest.raises(SuspensionsHeld):
             sync(subscriptions=wrong, by=by, now=now + 2 * DAY)
 
     @pytest.mark.parametrize("refused", [40, 1])
@@ -93,10 +93,10 @@ class TestBrake:
     ) -> None:
         paying(40)
         wrong = self.everybody(40, "unpaid")
-        with pytest.raises(BrakeHeld):
+        with pytest.raises(SuspensionsHeld):
             sync(subscriptions=wrong, by=by, now=now)
         suspension_guard.confirm(
-            brake_id=Brake.objects.get().pk, reason="They left.", by=by, now=now
+            held_id=HeldSuspension.objects.get().pk, reason="They left.", by=by, now=now
         )
 
         def again(customer: str) -> list[str]:
@@ -107,7 +107,7 @@ class TestBrake:
         with pytest.raises(SyncIncomplete):
             sync(subscriptions=wrong, queries=CustomerQueries(again), by=by, now=now + DAY)
         assert Licence.objects.filter(status="suspended").count() == 40 - refused
-        assert Brake.objects.get().ended_at is None
+        assert HeldSuspension.objects.get().ended_at is None
         sync(
             subscriptions=wrong,
             queries=CustomerQueries(lambda _: ["unpaid"]),
@@ -115,13 +115,13 @@ class TestBrake:
             now=now + 2 * DAY,
         )
         assert Licence.objects.filter(status="suspended").count() == 40
-        assert Brake.objects.get().ended_at == now + 2 * DAY
+        assert HeldSuspension.objects.get().ended_at == now + 2 * DAY
 
     def test_a_question_that_is_not_asked_any_more_does_not_wait_for_those_that_are_left(
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
         paying(12)
-        with pytest.raises(BrakeHeld):
+        with pytest.raises(SuspensionsHeld):
             sync(subscriptions=self.everybody(12, "canceled"), by=by, now=now)
 
         def again(customer: str) -> list[str]:
@@ -134,7 +134,7 @@ class TestBrake:
                 by=by,
                 now=now + DAY,
             )
-        assert Brake.objects.get().ended_at == now + DAY
+        assert HeldSuspension.objects.get().ended_at == now + DAY
 
     def test_a_larger_run_changes_nothing_and_operators_are_mailed_once(
         self, paying: Paying, by: Actor, now: datetime
@@ -142,55 +142,57 @@ class TestBrake:
         licences = paying(12)
         wrong = self.everybody(11, "canceled") | {"cus_11": ["past_due"]}
         for days in range(2):
-            with pytest.raises(BrakeHeld, match="11 of 12 clients would be suspended"):
+            with pytest.raises(SuspensionsHeld, match="11 of 12 clients would be suspended"):
                 sync(subscriptions=wrong, by=by, now=now + days * DAY)
         assert Licence.objects.filter(status="active").count() == len(licences)
         mail = ProcrastinateJob.objects.get(task_name="mail.send")
-        held = Brake.objects.get()
+        held = HeldSuspension.objects.get()
         assert held.is_held
-        assert f"/admin/licensing/brake/{held.pk}/change/\n" in mail.args["text"]
+        assert f"/admin/licensing/heldsuspension/{held.pk}/change/\n" in mail.args["text"]
 
     def test_confirmed_the_next_run_goes_through(
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
         paying(11)
         wrong = self.everybody(11, "canceled")
-        with pytest.raises(BrakeHeld):
+        with pytest.raises(SuspensionsHeld):
             sync(subscriptions=wrong, by=by, now=now)
         suspension_guard.confirm(
-            brake_id=Brake.objects.get().pk, reason="They all left.", by=by, now=now
+            held_id=HeldSuspension.objects.get().pk, reason="They all left.", by=by, now=now
         )
         sync(subscriptions=wrong, by=by, now=now + DAY)
         assert Licence.objects.filter(status="suspended").count() == 11
-        assert Brake.objects.get().ended_at == now + DAY
+        assert HeldSuspension.objects.get().ended_at == now + DAY
         assert AuditEvent.objects.get(action="brake:confirmed").reason == "They all left."
 
     def test_a_confirmation_is_for_those_it_was_about_and_not_for_long(
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
         paying(30)
-        with pytest.raises(BrakeHeld):
+        with pytest.raises(SuspensionsHeld):
             sync(subscriptions=self.everybody(11, "canceled"), by=by, now=now)
-        suspension_guard.confirm(brake_id=Brake.objects.get().pk, reason="Yes.", by=by, now=now)
-        with pytest.raises(BrakeHeld):
+        suspension_guard.confirm(
+            held_id=HeldSuspension.objects.get().pk, reason="Yes.", by=by, now=now
+        )
+        with pytest.raises(SuspensionsHeld):
             sync(subscriptions=self.everybody(30, "canceled"), by=by, now=now + DAY)
-        second = Brake.objects.get(ended_at=None)
-        suspension_guard.confirm(brake_id=second.pk, reason="Yes.", by=by, now=now + DAY)
-        with pytest.raises(BrakeHeld):
+        second = HeldSuspension.objects.get(ended_at=None)
+        suspension_guard.confirm(held_id=second.pk, reason="Yes.", by=by, now=now + DAY)
+        with pytest.raises(SuspensionsHeld):
             sync(subscriptions=self.everybody(30, "canceled"), by=by, now=now + 5 * DAY)
 
     def test_a_confirmation_of_a_page_that_has_been_replaced_is_refused(
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
         paying(30)
-        with pytest.raises(BrakeHeld):
+        with pytest.raises(SuspensionsHeld):
             sync(subscriptions=self.everybody(11, "canceled"), by=by, now=now)
-        shown = Brake.objects.get()
-        with pytest.raises(BrakeHeld):
+        shown = HeldSuspension.objects.get()
+        with pytest.raises(SuspensionsHeld):
             sync(subscriptions=self.everybody(30, "canceled"), by=by, now=now + DAY)
         with pytest.raises(InvalidRequest):
-            suspension_guard.confirm(brake_id=shown.pk, reason="Yes.", by=by, now=now + DAY)
-        with pytest.raises(BrakeHeld):
+            suspension_guard.confirm(held_id=shown.pk, reason="Yes.", by=by, now=now + DAY)
+        with pytest.raises(SuspensionsHeld):
             sync(subscriptions=self.everybody(30, "canceled"), by=by, now=now + 2 * DAY)
         assert not Licence.objects.exclude(status="active").exists()
 
@@ -198,9 +200,11 @@ class TestBrake:
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
         paying(15)
-        with pytest.raises(BrakeHeld):
+        with pytest.raises(SuspensionsHeld):
             sync(subscriptions=self.everybody(11, "canceled"), by=by, now=now)
-        suspension_guard.confirm(brake_id=Brake.objects.get().pk, reason="Yes.", by=by, now=now)
+        suspension_guard.confirm(
+            held_id=HeldSuspension.objects.get().pk, reason="Yes.", by=by, now=now
+        )
         sync(subscriptions=self.everybody(13, "canceled"), by=by, now=now + DAY)
         assert Licence.objects.filter(status="suspended").count() == 13
 
@@ -210,9 +214,9 @@ class TestBrake:
         paying(11)
         report = sync(subscriptions=self.everybody(11, "canceled"), by=by, now=now, dry_run=True)
         assert str(report) == (
-            "would change: 11 suspended; but the brake would hold: 11 would be suspended"
+            "would change: 11 suspended; but held for confirmation: 11 would be suspended"
         )
-        assert not Brake.objects.exists()
+        assert not HeldSuspension.objects.exists()
         assert not ProcrastinateJob.objects.exists()
 
     def test_operators_graces_that_run_out_together_are_held_too(
@@ -223,11 +227,11 @@ class TestBrake:
             operator_status="grace", operator_grace_until=now, operator_reason="All."
         )
         for _ in range(2):
-            with pytest.raises(BrakeHeld):
+            with pytest.raises(SuspensionsHeld):
                 end_operator_graces(by=by, now=now)
         # Every minute, and told once.
-        brake = Brake.objects.get()
-        suspension_guard.confirm(brake_id=brake.pk, reason="Yes.", by=by, now=now)
+        held = HeldSuspension.objects.get()
+        suspension_guard.confirm(held_id=held.pk, reason="Yes.", by=by, now=now)
         assert Licence.objects.filter(status="grace").count() == 11
         assert end_operator_graces(by=by, now=now) == 11
         assert Licence.objects.filter(status="suspended").count() == 11
@@ -244,16 +248,16 @@ class TestBrake:
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
         paying(11)
-        with pytest.raises(BrakeHeld):
+        with pytest.raises(SuspensionsHeld):
             sync(subscriptions=self.everybody(11, "canceled"), by=by, now=now)
         sync(subscriptions=self.everybody(11, "active"), by=by, now=now + DAY)
-        assert not Brake.objects.filter(ended_at=None).exists()
+        assert not HeldSuspension.objects.filter(ended_at=None).exists()
 
     def test_graces_that_run_out_together_are_held_as_well(
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
         paying(11)
         sync(subscriptions=self.everybody(11, "past_due"), by=by, now=now)
-        with pytest.raises(BrakeHeld):
+        with pytest.raises(SuspensionsHeld):
             expire_grace(by=by, now=now + 14 * DAY)
         assert Licence.objects.filter(status="grace").count() == 11

@@ -9,6 +9,7 @@ from django.utils import timezone
 from accounts.audit import Actor
 from accounts.management.terminal import ask, ask_password, refusals_as_errors
 from accounts.people.users import add_operator
+from config.platform.db.squash import refuse_older_release
 
 WITHOUT_TERMINAL = "Use --noinput, with DJANGO_SUPERUSER_EMAIL and DJANGO_SUPERUSER_PASSWORD."
 
@@ -26,6 +27,11 @@ class Command(BaseCommand):
             dest="interactive",
             help="do not prompt; the password is DJANGO_SUPERUSER_PASSWORD, or is left unset without it",
         )
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        # Before Django compares migrations.
+        refuse_older_release()
+        return super().execute(*args, **options)
 
     def handle(self, *args: Any, email: str | None, interactive: bool, **options: Any) -> None:
         email = email or os.environ.get("DJANGO_SUPERUSER_EMAIL") or ""

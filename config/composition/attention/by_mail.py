@@ -1,6 +1,7 @@
 """Notifies the addresses of ``OPERATOR_EMAILS``, with an audit event for each alert that is raised or cleared.
 
 A worker sends the mails, in order for each alert and address. While none runs, this process sends them itself.
+Without addresses the events are recorded all the same, and mails wait until there are some.
 """
 
 import logging
@@ -31,6 +32,7 @@ Send = Callable[[MailNotification, str, str], None]
 
 
 def is_on() -> bool:
+    """Returns True: without addresses, too, events are recorded."""
     return True
 
 
@@ -41,7 +43,8 @@ def rows() -> QuerySet[MailNotification]:
 def begin(item: Item, *, now: datetime) -> None:
     """Records an alert that has begun or become more severe."""
     subject, text = item.notice()
-    is_mailed = item.is_mailed_by_rule or _is_raised(item.name, now=now)
+    is_raised = _is_raised(item.name, now=now)
+    is_mailed = settings.OPERATOR_EMAILS and (item.is_mailed_by_rule or is_raised)
     values = {
         "level": item.level,
         "subject": subject,
@@ -50,7 +53,11 @@ def begin(item: Item, *, now: datetime) -> None:
         "notified_at": now if is_mailed else None,
         "ended_at": None,
     }
-    MailNotification.objects.update_or_create(name=item.name, defaults=values)
+    row, _ = MailNotification.objects.update_or_create(name=item.name, defaults=values)
+    if item.name == WORKER:
+        log.error("worker_stands_still")
+    if not is_raised and (item.is_mailed_by_rule or not settings.OPERATOR_EMAILS):
+        _record_raised(row, now=now)
 
 
 def queue(changed: Collection[str], *, is_worked_off: bool, now: datetime) -> None:
@@ -73,10 +80,9 @@ def _is_raised(name: str, *, now: datetime) -> bool:
 
     It repeats its mail each day. An older mail is about an alert that ended while no process watched.
     """
-    lately = now - REPEATED_WITHIN
-    events = AuditEvent.objects.filter(action__in=(RAISED, CLEARED), target=name, at__gt=lately)
-    last = events.order_by("-at", "-id").first()
-    return bool(last and last.action == RAISED) and not rows().filter(name=name).exists()
+    last = _last_event(name)
+    is_lately = last and last.action == RAISED and last.at > now - REPEATED_WITHIN
+    return bool(is_lately) and not rows().filter(name=name).exists()
 
 
 def _waiting() -> list[MailNotification]:
@@ -86,20 +92,49 @@ def _waiting() -> list[MailNotification]:
 
 def _notify(row: MailNotification, send: Send, *, now: datetime) -> None:
     """Mails an alert's pending beginning and end, at least once: a crash before they are marked repeats them."""
+    if not settings.OPERATOR_EMAILS:
+        _end_unsent(row, now=now)
+        return
     if row.notified_at is None:
-        if row.name == WORKER:
-            log.error("worker_stands_still")
         send(row, row.subject, row.text)
         row.notified_at = now
         with transaction.atomic():
             row.save(update_fields=["notified_at"])
-            after = {"says": row.subject}
-            record(RAISED, row.name, by=WATCH, now=now, target_id=row.name, after=after)
+            _record_raised(row, now=now)
     if row.ended_at:
         send(row, f"Over: {row.subject}", ENDED)
         with transaction.atomic():
             row.delete()
-            record(CLEARED, row.name, by=WATCH, now=now, target_id=row.name)
+            _record_cleared(row, now=now)
+
+
+def _end_unsent(row: MailNotification, *, now: datetime) -> None:
+    """Records the end of an alert. Its mail waits for addresses if its beginning was mailed to some."""
+    if row.ended_at is None:
+        return
+    with transaction.atomic():
+        _record_cleared(row, now=now)
+        if row.notified_at is None:
+            row.delete()
+
+
+def _record_raised(row: MailNotification, *, now: datetime) -> None:
+    """Records the beginning, or that it has become graver, unless that was recorded before there were addresses."""
+    last, after = _last_event(row.name), {"says": row.subject}
+    if last is None or (last.action, last.after) != (RAISED, after):
+        record(RAISED, row.name, by=WATCH, now=now, target_id=row.name, after=after)
+
+
+def _record_cleared(row: MailNotification, *, now: datetime) -> None:
+    """Records the end, unless the release before has: it clears whatever it would not mail itself."""
+    last = _last_event(row.name)
+    if last.action == RAISED if last else row.notified_at:
+        record(CLEARED, row.name, by=WATCH, now=now, target_id=row.name)
+
+
+def _last_event(name: str) -> AuditEvent | None:
+    events = AuditEvent.objects.filter(action__in=(RAISED, CLEARED), target_id=name)
+    return events.order_by("-at", "-id").first()
 
 
 def _queue(row: MailNotification, subject: str, text: str) -> None:
@@ -107,7 +142,6 @@ def _queue(row: MailNotification, subject: str, text: str) -> None:
 
 
 def _deliver(row: MailNotification, subject: str, text: str) -> None:
-    if settings.OPERATOR_EMAILS:
-        mail = for_operators(subject=subject, text=text, path=row.path)
-        with suppress(Refused):
-            deliver(to=settings.OPERATOR_EMAILS, **mail._asdict())
+    mail = for_operators(subject=subject, text=text, path=row.path)
+    with suppress(Refused):
+        deliver(to=settings.OPERATOR_EMAILS, **mail._asdict())

@@ -50,6 +50,9 @@ def send(*, now: datetime) -> None:
 @task(name="attention.post", queue="mail", retry=BACKOFF)
 def post(pk: int) -> None:
     """Posts an alert's pending beginning and end, at least once: a crash before they are marked repeats them."""
+    if not is_on():
+        _forget(pk)
+        return
     row = Notification.objects.filter(pk=pk).first()
     if row and row.notified_at is None:
         _post(row.text)
@@ -59,6 +62,12 @@ def post(pk: int) -> None:
     if row and row.notified_at and row.ended_at:
         _post(f"Over: {row.text}")
         row.delete()
+
+
+def _forget(pk: int) -> None:
+    """Forgets pending notifications, so that they are found again once there is an address."""
+    Notification.objects.filter(pk=pk, notified_at=None).delete()
+    Notification.objects.filter(pk=pk).update(ended_at=None)
 
 
 def _text(item: Item) -> str:

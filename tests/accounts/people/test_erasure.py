@@ -25,7 +25,7 @@ from accounts.sessions.rotation import rotate
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, sign_in
 from config.console.session_store import row_key
 from config.platform.problems.problem import InvalidRequest
-from licensing.models import Brake
+from licensing.models import HeldSuspension
 from tests.conftest import PASSWORD, Browser
 from tests.races import race
 from tests.triggers import without_triggers
@@ -138,7 +138,7 @@ def test_an_operators_name_on_what_they_did_follows_their_email_and_goes_with_it
     user: User, by: Actor, now: datetime
 ) -> None:
     mine, other = (
-        Brake.objects.create(
+        HeldSuspension.objects.create(
             job=job,
             licence_ids=[1],
             clients=1,

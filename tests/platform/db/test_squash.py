@@ -37,6 +37,11 @@ REFUSED = (
     "CommandError: This database is of a release before 1.0.0: run `manage.py migrate` of version 1.0.0 first, "
     "then this one."
 )
+COMMANDS = (
+    "migrate", "migrate --plan", "migrate usage", "migrate telemetry zero", "migrate --fake",
+    "showmigrations", "showmigrations --plan", "showmigrations licensing",
+    "createsuperuser --noinput --email owner@shell.test",
+)  # fmt: skip
 NewDatabase = Callable[..., AbstractContextManager[Database]]
 
 
@@ -84,9 +89,9 @@ def applied(database: Database) -> set[tuple[str, str]]:
     return {(str(app), str(name)) for app, name in rows}
 
 
-def migrate(database: Database, *arguments: str) -> subprocess.CompletedProcess[str]:
+def command(database: Database, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "manage.py", "migrate", *arguments],
+        [sys.executable, "manage.py", *arguments],
         cwd=ROOT,
         env={**os.environ, "DATABASE_URL": database.url},
         capture_output=True,
@@ -126,7 +131,7 @@ def test_migrations_go_back_to_none_and_forth(newest: Database) -> None:
     there = dumped(newest, "--schema-only")
     for app in ("telemetry", "releases", "llmproxy", "usage", "licensing"):
         manage({**os.environ, "DATABASE_URL": newest.url}, "migrate", app, "zero")
-    assert migrate(newest).returncode == 0
+    assert command(newest, "migrate").returncode == 0
     assert dumped(newest, "--schema-only") == there
 
 
@@ -144,7 +149,7 @@ def test_an_older_release_is_refused_and_nothing_is_changed(newest: Database, mi
         connection.execute(f"DELETE FROM django_migrations WHERE {missing}")  # type: ignore[arg-type]
         connection.execute("DELETE FROM django_migrations WHERE name LIKE '0001_squashed_%'")
     there = dumped(newest)
-    for arguments in ((), ("--plan",), ("usage",), ("telemetry", "zero"), ("--fake",)):
-        done = migrate(newest, *arguments)
-        assert (done.returncode, done.stderr.splitlines()[-1]) == (1, REFUSED)
+    for given in COMMANDS:
+        done = command(newest, *given.split())
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (1, REFUSED), given
     assert dumped(newest) == there
