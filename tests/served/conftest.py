@@ -11,12 +11,12 @@ import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
 from tests.served.database import Database, Unblock, new_database
-from tests.served.ledger import eventually
 from tests.served.people import Person, add_person
 from tests.served.service import Service, manage, running_service
 from tests.served.shell import Shell
 from tests.standins.provider_process import Provider, running_provider
 from tests.tools.postgres import SPLIT
+from tests.waiting import eventually
 
 SignIn = Callable[..., Shell]
 # Some tests have the provider refuse the credential.

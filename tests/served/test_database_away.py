@@ -11,11 +11,12 @@ from accounts.keys.key_ring import RELOAD_SECONDS, WAIT_SECONDS
 from tests.served.cable import Cable, new_cable
 from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database
-from tests.served.ledger import DEADLINE, assert_nothing_is_reserved, eventually, the_record
+from tests.served.ledger import DEADLINE, assert_nothing_is_reserved, the_record
 from tests.served.people import Person
 from tests.served.service import Service, running_service
 from tests.served.shell import DONE, Shell, stand_in
 from tests.standins.provider_process import Provider
+from tests.waiting import eventually
 
 # Nothing beyond packages is needed: these only wait for long.
 LONG = pytest.mark.wire

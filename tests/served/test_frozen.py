@@ -13,9 +13,9 @@ import requests
 from tests.config.own_postgres import OwnPostgres, own_postgres
 from tests.served.conftest import Ground
 from tests.served.crowd import all_at_once
-from tests.served.ledger import eventually
 from tests.served.service import Service, manage, running_service, working_off
 from tests.served.shell import PATIENCE, Shell, stand_in
+from tests.waiting import eventually
 
 # Long, for what it needs.
 pytestmark = pytest.mark.wire

@@ -18,10 +18,11 @@ from accounts.models import SigningKey
 from tests.forgeries import forgeries
 from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database
-from tests.served.ledger import DEADLINE, eventually
+from tests.served.ledger import DEADLINE
 from tests.served.people import BY, Person
 from tests.served.service import HOST, Service, running_service
 from tests.served.shell import Shell
+from tests.waiting import eventually
 
 JWKS = "/.well-known/jwks.json"
 

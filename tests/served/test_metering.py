@@ -22,12 +22,13 @@ from llmproxy.models import LanguageModel, Provider, Route
 from tests.served.browser import Browser
 from tests.served.conftest import SignIn
 from tests.served.database import Database
-from tests.served.ledger import assert_nothing_is_reserved, eventually, records_of, the_record
+from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
 from tests.served.people import PASSWORD, Person, add_person
 from tests.served.service import HOST, Service
 from tests.served.shell import PATIENCE, Shell
 from tests.standins import raw_server
 from tests.standins.raw_server import CHUNKED, Peer
+from tests.waiting import eventually
 from usage.alerts import mail_waiting
 from usage.models import Alert, UsageRecord
 from usage.spending.statements import Statement, attempts_of

@@ -20,13 +20,14 @@ from llmproxy.models import LanguageModel, Provider, Route
 from tests.served.conftest import Ground, SignIn
 from tests.served.crowd import all_at_once
 from tests.served.database import Database
-from tests.served.ledger import assert_nothing_is_reserved, eventually, records_of, the_record
+from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
 from tests.served.people import Person, add_person
 from tests.served.service import WORKERS, Service, running_service
 from tests.served.shell import DONE, Shell, stand_in, text_of
 from tests.standins import raw_server
 from tests.standins.provider_process import running_provider
 from tests.standins.raw_server import CHUNKED, Peer
+from tests.waiting import eventually
 
 STREAMS = int(os.environ.get("FAILOVER_STREAMS", "150"))
 # Of a first provider that is silent; any other is waited for.

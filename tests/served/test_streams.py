@@ -14,7 +14,7 @@ from django.db import connection, transaction
 
 from tests.served.conftest import SignIn
 from tests.served.database import Database
-from tests.served.ledger import DEADLINE, assert_nothing_is_reserved, eventually, the_record
+from tests.served.ledger import DEADLINE, assert_nothing_is_reserved, the_record
 from tests.served.people import Person
 from tests.served.service import WORKERS, Service
 from tests.served.shell import (
@@ -28,6 +28,7 @@ from tests.served.shell import (
     text_of,
 )
 from tests.standins.provider_process import Provider
+from tests.waiting import eventually
 from usage.models import MonthlyUsage, UsageRecord
 
 WORDS = "déjà vu – „naïve“ 雪 🎈 \u00a0 fin"
