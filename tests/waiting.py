@@ -1,4 +1,4 @@
-"""How tests wait: for a fact, in one place."""
+"""Waiting for facts, in one place."""
 
 from collections.abc import Callable
 from time import monotonic, sleep

@@ -146,6 +146,7 @@ def test_no_call_begins_while_it_is_away(
     eventually(lambda: caller.complete("Hello").status_code == 200)
 
 
+@pytest.mark.wall_time
 @LONG
 def test_keys_that_are_known_cost_no_wait(caller: Shell, cable: Cable) -> None:
     def status(path: str) -> tuple[int, float]:

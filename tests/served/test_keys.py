@@ -73,6 +73,7 @@ def kid_of(shell: Shell) -> str:
 
 
 # For its length: a rotation takes as long as operators wait for it.
+@pytest.mark.wall_time
 @pytest.mark.wire
 def test_a_rotation_costs_nobody_an_answer_on_any_host(
     hosts: list[str], database: Database, person: Person, sign_in: SignIn

@@ -401,6 +401,7 @@ def test_the_report_of_a_failed_attempt_is_on_the_record_and_in_the_clients_mone
     assert_nothing_is_reserved(database, person)
 
 
+@pytest.mark.wall_time
 @pytest.mark.wire
 @pytest.mark.parametrize("surface", TEXTS)
 def test_thought_before_the_first_word_is_paid_by_who_leaves_at_it(

@@ -166,6 +166,7 @@ def test_an_answer_that_breaks_after_its_head_does_not_go_on(
     assert (record.provider.startswith("routed-"), record.end) == (True, "provider_failed")
 
 
+@pytest.mark.wall_time
 def test_a_wait_that_a_provider_asks_for_holds_in_all_processes(ask) -> None:
     first = First(refuse(429, b"Retry-After: 3"))
     again = ask(first)
@@ -179,6 +180,7 @@ def test_a_wait_that_a_provider_asks_for_holds_in_all_processes(ask) -> None:
     eventually(lambda: again() == (200, "first"))
 
 
+@pytest.mark.wall_time
 def test_a_failing_provider_cools_down_for_all_processes(ask) -> None:
     first = First(refuse(503))
     again = ask(first)

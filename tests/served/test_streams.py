@@ -456,6 +456,7 @@ def test_a_failure_after_the_first_comment_is_an_event(
     assert_settled(database, person, end=End.PROVIDER_FAILED, input_tokens=0, output_tokens=0)
 
 
+@pytest.mark.wall_time
 def test_a_provider_that_falls_silent_is_given_up(
     brisk_shell: Shell, database: Database, provider: Provider, person: Person
 ) -> None:
@@ -472,6 +473,7 @@ def test_a_provider_that_falls_silent_is_given_up(
     assert counted(chunks) + 190 <= record.output_tokens <= counted(chunks) + most
 
 
+@pytest.mark.wall_time
 def test_a_one_shot_answer_that_does_not_come_is_given_up(
     brisk_shell: Shell, database: Database, provider: Provider, person: Person
 ) -> None:

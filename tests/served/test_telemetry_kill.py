@@ -102,6 +102,7 @@ def lasting(mortal: Mortal, django_db_blocker: DjangoDbBlocker) -> Iterator[Data
         yield database
 
 
+@pytest.mark.wall_time
 def test_every_acknowledged_event_is_kept_once_whoever_dies(
     mortal: Mortal, lasting: Database, tmp_path: Path, sign_in: SignIn
 ) -> None:

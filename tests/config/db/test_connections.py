@@ -54,6 +54,7 @@ def test_a_slow_statement_is_ended_by_the_server_and_the_connection_lives(
         assert opened.execute("SELECT 1").fetchone() == (1,)
 
 
+@pytest.mark.wall_time
 def test_a_frozen_server_is_given_up_and_its_connection_is_closed(server: OwnPostgres) -> None:
     opened = PooledConnection.connect(server.url, options=SHORT, autocommit=True)
     with server.frozen():
