@@ -1,6 +1,5 @@
 """Shared fixtures: people of a client, their tokens, and a clock of the test's own."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -44,7 +43,6 @@ from tests.tools.postgres import MIGRATED
 from tests.triggers import SKIP, let_triggers_be_skipped
 
 FROM_MIGRATIONS = {"django_content_type", "auth_permission"}
-NEARLY_MIDNIGHT = timedelta(seconds=20)
 PASSWORD = "correct horse battery staple"
 expect.set_options(timeout=LONGEST)
 # The same examples each time, however slow the machine: the library's own deadline is 200 ms for each.
@@ -107,15 +105,6 @@ def _nothing_left_over(request: pytest.FixtureRequest) -> Iterator[None]:
         shared_cache.clear()
 
 
-@pytest.fixture(autouse=True)
-def _of_one_day() -> None:
-    """Usage is counted by the day and the month (UTC): a test that would last into the next one waits for it."""
-    now = datetime.now(UTC)
-    left = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), UTC) - now
-    if left < NEARLY_MIDNIGHT:
-        time.sleep(left.total_seconds())
-
-
 @pytest.fixture(autouse=True, scope="session")
 def _tables_are_emptied_by_delete() -> Iterator[None]:
     """Replaces Django's TRUNCATE between tests, which takes thirty times as long on tables of a few rows.
@@ -162,14 +151,6 @@ def _nobody_watches_calls() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(watch, "_calls", _Unwatched())
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _private_keys_are_read_once() -> Iterator[None]:
-    """Reading an RSA key checks its numbers, which takes a fifth of a second; most tests have the same key."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(key_ring, "load_pem_private_key", cache(key_ring.load_pem_private_key))
         yield
 
 
@@ -222,13 +203,15 @@ def operator(db: None) -> User:
 
 @pytest.fixture
 def signing_key(db: None, by: Actor, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key that signs, whose number is the same in all tests: making one takes a fifth of a second."""
+    """A key that signs, the same in all tests: to make one takes a fifth of a second, and to read it too."""
+    monkeypatch.setattr(key_ring, "load_pem_private_key", _same_key_read)
     with monkeypatch.context() as patch:
         patch.setattr(signing_keys, "generate_private_key", _same_private_key)
         signing_keys.rotate_signing_key(publish_ahead=timedelta(0), by=by, now=now)
 
 
 _same_private_key = cache(signing_keys.generate_private_key)
+_same_key_read = cache(key_ring.load_pem_private_key)
 _same_hash = cache(make_password)
 
 

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from django.apps import apps
 from django.conf import settings
 
 from tests.tools.ports import free
+from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parent.parent
 DEADLINE = 60.0
@@ -144,10 +144,10 @@ def test_the_service_of_the_image_starts_is_found_healthy_and_stops(image: Path)
         command_of(arguments("CMD")), cwd=image, env=environ(**own), stderr=subprocess.DEVNULL
     ) as process:
         try:
-            end = time.monotonic() + DEADLINE
-            while run(look, image, **own).returncode != 0:
-                assert process.poll() is None
-                assert time.monotonic() < end, "it was not healthy in time"
+            eventually(
+                lambda: run(look, image, **own).returncode == 0 or process.poll() is not None
+            )
+            assert process.poll() is None
             process.send_signal(getattr(signal, arguments("STOPSIGNAL")))
             assert process.wait(DEADLINE) == 0
         finally:

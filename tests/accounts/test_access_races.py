@@ -5,7 +5,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -26,6 +25,7 @@ from tests.accounts.connections.conftest import REDIRECT, configure
 from tests.accounts.connections.party import Party
 from tests.conftest import PASSWORD
 from tests.races import race
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -280,16 +280,15 @@ def test_a_person_deleted_while_their_call_is_under_way_has_lost_their_access(
 
 def until_somebody_waits() -> None:
     """Until another connection waits for what this one has locked."""
-    until = monotonic() + 60
     with connection.cursor() as cursor:
-        while monotonic() < until:
+
+        def waits() -> bool:
             # Within a transaction the first answer would be given again.
             cursor.execute("SELECT pg_stat_clear_snapshot()")
             cursor.execute(
                 "SELECT count(*) FROM pg_stat_activity"
                 " WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))"
             )
-            if cursor.fetchone() != (0,):
-                return
-            sleep(0.01)
-    raise AssertionError("nobody waits")
+            return bool(cursor.fetchone() != (0,))
+
+        eventually(waits)

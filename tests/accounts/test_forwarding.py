@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from config.platform.observability.syslog import Receiver
 from tests.races import race
 from tests.standins.raw_server import Authority
 from tests.standins.syslog_server import SyslogServer, listening
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HEADER = re.compile(rb"<110>1 (\S+)Z shell\.test shell-backend - (\S+) - (\{.*\})")
@@ -61,10 +61,7 @@ def server(
 
 def soon(server: SyslogServer, number: int) -> None:
     """A datagram is sent before it is read."""
-    deadline = monotonic() + 60
-    while len(server.messages) < number:
-        assert monotonic() < deadline, server.messages
-        sleep(0.01)
+    eventually(lambda: len(server.messages) >= number)
 
 
 def test_events_arrive_once_and_in_order_by_every_transport(

@@ -7,7 +7,6 @@ from datetime import datetime
 from hashlib import sha256
 from secrets import token_bytes
 from threading import Thread
-from time import monotonic, sleep
 from typing import Any
 
 import cbor2
@@ -26,6 +25,7 @@ from accounts.models import AuditEvent, User
 from tests.conftest import PASSWORD, Browser
 from tests.hostile import RAW, altered, encoded
 from tests.races import race
+from tests.waiting import eventually
 
 PRESENT, WITH_KEY = 0x01, 0x40
 
@@ -245,17 +245,17 @@ def test_a_reset_leaves_no_passkey_that_was_being_added(
 
 def _until_somebody_waits_or(ended: Thread) -> None:
     """Until a connection waits for a lock, or the thread needs none."""
-    deadline = monotonic() + 60
-    while ended.is_alive() and monotonic() < deadline:
+
+    def waits() -> bool:
         with connection.cursor() as cursor:
             # Whoever waits here holds some lock of this database, too.
             cursor.execute(
                 "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM pg_locks"
                 " WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
             )
-            if cursor.fetchone()[0]:
-                return
-        sleep(0.05)
+            return bool(cursor.fetchone()[0])
+
+    eventually(lambda: not ended.is_alive() or waits())
 
 
 @pytest.mark.django_db

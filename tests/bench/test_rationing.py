@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.bench.processes import cpu_seconds
 from tests.bench.rationing import rationed
 
@@ -33,6 +35,7 @@ def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
 
 
+@pytest.mark.wall_time
 def test_a_process_that_is_rationed_computes_no_more_than_its_share_and_goes_on_afterwards() -> (
     None
 ):

@@ -1,8 +1,6 @@
 """The bench's replica: a copy that goes on following, and may only be read."""
 
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -10,8 +8,7 @@ import pytest
 
 from tests.bench.durable import durable_database
 from tests.bench.standby import lagging, standby
-
-PATIENCE = 100.0
+from tests.waiting import eventually
 
 
 # Nothing beyond packages is needed: a copy of a server takes long, and only the bench needs one.
@@ -26,17 +23,8 @@ def test_a_standby_has_what_was_written_after_it_was_copied(tmp_path: Path) -> N
             lagging(url) as lag,
         ):
             primary.execute("CREATE TABLE written (number int)")
-            _eventually(
-                lambda: there.execute("SELECT to_regclass('written')").fetchone() != (None,)
-            )
+            eventually(lambda: there.execute("SELECT to_regclass('written')").fetchone() != (None,))
             with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
                 there.execute("INSERT INTO written VALUES (1)")
-            _eventually(lambda: bool(lag.ms))
+            eventually(lambda: bool(lag.ms))
         assert not (tmp_path / "standby").exists()
-
-
-def _eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

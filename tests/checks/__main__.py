@@ -76,17 +76,15 @@ PARTS = {
     "the console": CONSOLE,
     "the running service under faults": FAULTS,
 }
-# These compare times, so they run alone.
-TIMES = tuple(f"{SERVICE}/test_{name}.py" for name in ("flood", "timing"))
+# These measure times, so nothing runs beside them.
+TIMES = {"times": ("tests",)}
+TIMED = "wall_time"
 LONG_PARTS = {
     "the running service, long": (SERVICE,),
     "everything else, long": ("tests", f"--ignore={SERVICE}"),
 }
 WIRE_PARTS = {
-    "programs and the running service": (
-        SERVICE,
-        *(f"--ignore={path}" for path in (*FAULTS, *TIMES)),
-    ),
+    "programs and the running service": (SERVICE, *(f"--ignore={path}" for path in FAULTS)),
     "programs and everything else": ("tests", f"--ignore={SERVICE}"),
     "the running service under longer faults": FAULTS,
 }
@@ -100,15 +98,14 @@ ENDING_SECONDS = 60
 
 def main(arguments: list[str]) -> int:
     """0 if all was well, else 1."""
+    checks, parts, marked, side_by_side = CHECKS, PARTS, "not full and not wire", SIDE_BY_SIDE
     if arguments == ["wire"]:
         os.environ["PATH"] = PATH
-        failed = _failed({}, WIRE_PARTS, marked="wire", side_by_side=WIRE_SIDE_BY_SIDE)
-        failed += _failed({}, {"times": TIMES}, marked="wire", side_by_side=1)
+        checks, parts, marked, side_by_side = {}, WIRE_PARTS, "wire", WIRE_SIDE_BY_SIDE
     elif arguments == ["full"]:
-        failed = _failed({}, LONG_PARTS, marked="full and not wire", side_by_side=SIDE_BY_SIDE)
-    else:
-        marked = "not full and not wire"
-        failed = _failed(CHECKS, PARTS, marked=marked, side_by_side=SIDE_BY_SIDE)
+        checks, parts, marked = {}, LONG_PARTS, "full and not wire"
+    failed = _failed(checks, parts, marked=f"{marked} and not {TIMED}", side_by_side=side_by_side)
+    failed += _failed({}, TIMES, marked=f"{marked} and {TIMED}", side_by_side=1)
     print(
         f"FAILED: {', '.join(failed)}" if failed else "All checks and tests are well.", flush=True
     )

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,13 +13,6 @@ from tests.standins.mail_server import MailServer
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 StartWorker = Callable[..., subprocess.Popen[bytes]]
-
-
-def eventually(true: Callable[[], bool], *, seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 @pytest.fixture

@@ -19,8 +19,9 @@ from config.management.commands.work import _RunningJobs
 from config.platform.jobs.letters import letter
 from config.platform.jobs.mail import queue_for_person
 from config.platform.jobs.queue import NIGHT
-from tests.composition.conftest import StartWorker, eventually
+from tests.composition.conftest import StartWorker
 from tests.races import race
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BY = Actor(name="the worker, every night")

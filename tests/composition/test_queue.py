@@ -17,7 +17,8 @@ from procrastinate.jobs import Job
 
 from config.platform.jobs.mail import send_mail
 from config.platform.jobs.queue import BACKOFF, rescue_jobs
-from tests.composition.conftest import StartWorker, eventually
+from tests.composition.conftest import StartWorker
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

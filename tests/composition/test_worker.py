@@ -21,10 +21,11 @@ from config.management.commands.work import _RunningJobs
 from config.platform.jobs.letters import letter
 from config.platform.jobs.mail import queue_for_operators, queue_for_person
 from config.platform.observability.syslog import Receiver
-from tests.composition.conftest import StartWorker, eventually
+from tests.composition.conftest import StartWorker
 from tests.served.cable import new_cable
 from tests.standins.mail_server import ENDLESS, MailServer
 from tests.standins.syslog_server import listening
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 # Nothing beyond packages is needed: these only wait for long.

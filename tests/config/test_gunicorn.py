@@ -7,8 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 
 from tests.tools.children import Child, Program
 from tests.tools.folders import ROOT
+from tests.waiting import eventually
 
 SECRET = "s3cretMARKERneverlogged"
 # What has not come about by then does not.
@@ -94,13 +94,6 @@ def answer_on(client: socket.socket) -> tuple[int, dict[str, str], bytes]:
         response.begin()
         headers = {name.lower(): value for name, value in response.getheaders()}
         return response.status, headers, response.read()
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(

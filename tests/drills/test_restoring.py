@@ -27,7 +27,6 @@ from tests.drills.rows import Digest, digest, is_counted, months_that_differ, nu
 from tests.served.database import Database
 from tests.served.ledger import (
     assert_nothing_is_reserved,
-    eventually,
     records_of,
 )
 from tests.served.people import BY, Person, add_person, suspend
@@ -37,6 +36,7 @@ from tests.standins.provider_process import running_provider
 from tests.standins.syslog_server import SyslogServer, listening
 from tests.tools import kept
 from tests.tools.postgres import SPLIT
+from tests.waiting import eventually
 from usage.models import UsageRecord
 
 # A machine with much else to do takes minutes to lay it all out.

@@ -26,7 +26,6 @@ from tests.drills.rows import is_counted, months_that_differ, numbers_behind
 from tests.releases.signing import Signer
 from tests.served.browser import Browser
 from tests.served.database import Database, Unblock, new_database
-from tests.served.ledger import eventually
 from tests.served.releasing import ServedPipeline
 from tests.served.service import HOST, UNLIMITED
 from tests.served.shell import Shell
@@ -38,6 +37,7 @@ from tests.tools.children import Child, Program
 from tests.tools.folders import ROOT
 from tests.tools.ports import free
 from tests.tools.run import healthy
+from tests.waiting import eventually
 
 BEFORE = "213cb5a1"
 # Longer than a busy machine takes to tell the balancer that an instance ends.

@@ -31,11 +31,11 @@ from tests.faults.stage import CHANNELS, Stage
 from tests.faults.sums import hurry, ledger_faults
 from tests.faults.traffic import Traffic, forgetful, signed_in
 from tests.served.cable import Cable, cable_to
-from tests.served.ledger import eventually
 from tests.served.service import Service
 from tests.served.shell import Shell, stand_in
 from tests.tools.children import Child, Program
 from tests.tools.folders import ROOT
+from tests.waiting import eventually
 
 CHANNEL = CHANNELS[1]
 # For one course; what is left of its steps then is told.

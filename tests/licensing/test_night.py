@@ -17,9 +17,9 @@ from accounts.models import AuditEvent
 from config.composition.operation import nightly
 from licensing.licences import set_customer
 from licensing.models import Licence
-from tests.composition.conftest import eventually
 from tests.licensing.conftest import Paying
 from tests.standins.stripe_server import KEY, Stripe
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ROOT = Path(__file__).resolve().parent.parent.parent

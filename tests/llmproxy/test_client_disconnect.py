@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from llmproxy.api.client_disconnect import disconnect_check
-from tests.standins.raw_server import eventually
+from tests.waiting import eventually
 
 
 class Ends:
@@ -47,7 +47,7 @@ def send_on_and_close(ends: Ends) -> None:
 def test_a_disconnected_client_is_detected(ends: Ends, leave: Callable[[Ends], None]) -> None:
     assert not ends.is_disconnected()
     leave(ends)
-    assert eventually(ends.is_disconnected)
+    eventually(ends.is_disconnected)
 
 
 def test_a_waiting_or_sending_client_is_connected(ends: Ends) -> None:

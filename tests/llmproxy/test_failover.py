@@ -416,6 +416,7 @@ def test_the_last_failure_is_the_calls_where_all_fail(routed: Routed) -> None:
     assert not abandoned()
 
 
+@pytest.mark.wall_time
 def test_the_deadline_covers_all_attempts(routed: Routed, settings) -> None:
     settings.LLM_MAX_SECONDS = 6.0
     for _ in range(3):

@@ -17,9 +17,9 @@ from llmproxy.calls import outbox
 from llmproxy.calls.outbox import finish, settle_or_retry
 from llmproxy.calls.relay import complete, stream
 from tests.llmproxy.test_relay import Play, chunk, play, plays, read
-from tests.standins.raw_server import eventually
 from tests.usage.ledger import settlement
 from tests.usage.test_caps import ROOMY, ask, assert_totals_are_the_ledger
+from tests.waiting import eventually
 from usage.costs import Spent
 from usage.models import UsageRecord
 from usage.settlement import After, Settlement, settle
@@ -86,7 +86,7 @@ def test_a_call_is_settled_when_the_database_is_back(
     settled = [settle_or_retry(due(user, output)) for output in (1, 2, 3)]
     assert not any(each.is_set() for each in settled)
     assert not finish(seconds=0.3)
-    assert eventually(lambda: database.asked > 3), "it is tried again and again"
+    eventually(lambda: database.asked > 3), "it is tried again and again"
     assert UsageRecord.objects.open().count() == 3
     database.is_back.set()
     assert all(each.wait(DEADLINE) for each in settled)

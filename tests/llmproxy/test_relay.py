@@ -34,7 +34,8 @@ from llmproxy.requests import embeddings, messages, responses
 from llmproxy.requests.call_request import CallRequest
 from llmproxy.requests.chat import parse
 from tests.llmproxy.calling import admit
-from tests.standins.raw_server import CHUNKED, GENEROUS, OK, Peer, Provider, eventually
+from tests.standins.raw_server import CHUNKED, GENEROUS, OK, Peer, Provider
+from tests.waiting import eventually
 from usage.models import UsageRecord
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -426,7 +427,7 @@ def test_a_call_that_is_cut_because_its_process_ends_is_settled(
         if streamed:
             peer.send(CHUNKED)
             peer.chunk(chunk("one"))
-            assert eventually(lambda: call.attempt.meter.deltas > 0)
+            eventually(lambda: call.attempt.meter.deltas > 0)
         time.sleep(0.3)
         watch.end_all()
         peer.wait_until_gone()
@@ -766,7 +767,7 @@ def test_a_client_that_disconnects_before_the_usage_is_cut_in_the_next_round(
         watch.end_disconnected()
         assert watch._calls[call.id].cut_at is not None
         answer.close()
-        assert eventually(lambda: UsageRecord.objects.get().end == "client_gone")
+        eventually(lambda: UsageRecord.objects.get().end == "client_gone")
 
 
 def leave(call: Call) -> None:

@@ -7,9 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-from tests.local.processes import alive, until
+from tests.local.processes import alive
 from tests.tools.folders import ROOT, is_held
 from tests.tools.throwaway import PREFIX, YOUNG_SECONDS
+from tests.waiting import eventually
 
 WITH = [sys.executable, "-m", "tests.tools", "with", "--"]
 # Says where its servers are and what it inherited, and ends with a number of its own.
@@ -67,7 +68,7 @@ def test_nothing_outlives_a_kill_and_its_folder_goes_with_the_next_run(tmp_path:
         pid, folder = run.stdout.readline().split()
         run.kill()
     # Its last process has ended when nobody holds the folder.
-    until(lambda: not alive(int(pid)) and not is_held(Path(folder)))
+    eventually(lambda: not alive(int(pid)) and not is_held(Path(folder)))
     assert Path(folder).exists()
     long_ago = time.time() - YOUNG_SECONDS - 60
     os.utime(Path(folder) / "lock", (long_ago, long_ago))

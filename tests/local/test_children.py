@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.processes import alive, until
+from tests.local.processes import alive
 from tests.tools import Unready
 from tests.tools.children import Child, Program
 from tests.tools.folders import ROOT
+from tests.waiting import eventually
 
 SLEEP = "import time; time.sleep(600)"
 # In short sleeps: a signal just before a long one is heard after it.
@@ -52,7 +53,7 @@ def test_it_ends_when_who_started_it_is_killed(tmp_path: Path) -> None:
         child = int(supervisor.stdout.readline())
         assert alive(child)
         supervisor.kill()
-    until(lambda: not alive(child))
+    eventually(lambda: not alive(child))
 
 
 def test_ctrl_c_at_the_terminal_does_not_reach_it(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_ctrl_c_at_the_terminal_does_not_reach_it(tmp_path: Path) -> None:
 def test_it_is_asked_to_end_and_may_tidy_up(tmp_path: Path) -> None:
     code = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(print('tidy')))\n"
     child = start(tmp_path / "log", f"{code}print('up', flush=True)\n{LISTEN}")
-    until(lambda: "up" in said(child))
+    eventually(lambda: "up" in said(child))
     child.stop()
     assert said(child) == "up\ntidy\n"
     assert child.ended == 0
@@ -74,11 +75,11 @@ def test_it_is_asked_to_end_and_may_tidy_up(tmp_path: Path) -> None:
 
 def test_one_that_does_not_listen_is_killed_with_all_it_started(tmp_path: Path) -> None:
     child = start(tmp_path / "log", STUBBORN, patience=0.2)
-    until(lambda: said(child).endswith("\n"))
+    eventually(lambda: said(child).endswith("\n"))
     grandchild = int(said(child))
     child.stop()
     assert child.ended == -signal.SIGKILL
-    until(lambda: not alive(grandchild))
+    eventually(lambda: not alive(grandchild))
 
 
 def test_a_failure_is_told_with_the_end_of_the_log(tmp_path: Path) -> None:

@@ -19,13 +19,13 @@ from urllib.parse import urlsplit
 import pytest
 import redis
 
-from tests.local.processes import until
 from tests.local.test_environment import manage
 from tests.tools import environment
 from tests.tools.folders import ROOT, is_held
 from tests.tools.minisign import key_pair
 from tests.tools.ports import same_or_free
 from tests.tools.variables import outside
+from tests.waiting import eventually
 
 # The start of it all takes longer than most parts of the plain run.
 pytestmark = pytest.mark.full
@@ -85,7 +85,9 @@ class Run:
         return self._printed.read_text()
 
     def wait_for(self, words: str) -> None:
-        until(lambda: words in self.printed or self.process.poll() is not None, seconds=SECONDS)
+        eventually(
+            lambda: words in self.printed or self.process.poll() is not None, seconds=SECONDS
+        )
         assert words in self.printed, self.printed
 
     def ended(self) -> int:
@@ -160,7 +162,7 @@ def demo(run: Run) -> dict[str, str]:
 def test_it_goes_on_in_a_folder_of_an_earlier_version(first: Run) -> None:
     person, now = demo(first), environment.read(first.folder / "env")
     assert {name: now[name] for name in SECRETS[:4]} == {name: BEFORE[name] for name in SECRETS[:4]}
-    until(lambda: is_well(person["base_url"]))
+    eventually(lambda: is_well(person["base_url"]))
     login = {"email": person["email"], "password": PASSWORD}
     status, tokens = call(person["base_url"], "POST", "/v1/auth/login", login)
     assert (status, sorted(tokens)) == (200, ["access", "expires_in", "refresh"])
@@ -264,7 +266,7 @@ def test_a_second_start_in_the_same_folder_is_refused(first: Run, port: int) -> 
     assert second.ended() == 1
     base = demo(first)["base_url"]
     assert f"running already at {base} (process {first.process.pid})" in second.printed
-    until(lambda: is_well(base))
+    eventually(lambda: is_well(base))
 
 
 def test_a_copy_on_the_same_port_is_refused_before_anything_starts(
@@ -283,8 +285,8 @@ def test_the_run_goes_on_without_its_cache_and_starts_it_again(first: Run) -> No
     with redis.Redis.from_url(url) as cache:
         os.kill(cache.info("server")["process_id"], signal.SIGKILL)
     first.wait_for("Redis is started again")
-    until(lambda: call(base, "GET", "/healthz")[1]["checks"]["cache"] == "ok", seconds=SECONDS)
-    until(lambda: is_well(base))
+    eventually(lambda: call(base, "GET", "/healthz")[1]["checks"]["cache"] == "ok", seconds=SECONDS)
+    eventually(lambda: is_well(base))
     assert first.process.poll() is None
 
 

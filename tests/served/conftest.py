@@ -5,20 +5,23 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import sleep
 
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
 from tests.served.database import Database, Unblock, new_database
-from tests.served.ledger import eventually
 from tests.served.people import Person, add_person
 from tests.served.service import Service, manage, running_service
 from tests.served.shell import Shell
 from tests.standins.provider_process import Provider, running_provider
 from tests.tools.postgres import SPLIT
+from tests.waiting import eventually
 
 SignIn = Callable[..., Shell]
+NEARLY_MIDNIGHT = timedelta(seconds=20)
 # Some tests have the provider refuse the credential.
 EXPECTED = "provider_refuses_credential"
 
@@ -48,6 +51,15 @@ class Ground:
 def unexpected(errors: list[str]) -> list[str]:
     """The lines that no test had a service write on purpose."""
     return [line for line in errors if EXPECTED not in line]
+
+
+@pytest.fixture(autouse=True)
+def _of_one_day() -> None:
+    """Services count usage by the day (UTC) and keep the true time: a test that would last into the next day waits."""
+    now = datetime.now(UTC)
+    left = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), UTC) - now
+    if left < NEARLY_MIDNIGHT:
+        sleep(left.total_seconds())
 
 
 @pytest.fixture(scope="session")

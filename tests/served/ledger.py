@@ -1,7 +1,5 @@
 """The ledger as it stands, read beside the service."""
 
-import time
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +8,7 @@ from django.db.models.functions import Coalesce
 
 from tests.served.database import Database
 from tests.served.people import Person
+from tests.waiting import eventually
 from usage.models import MonthlyUsage, UsageRecord
 
 # A machine may stand still for a while and have much to do after it.
@@ -67,11 +66,3 @@ def assert_nothing_is_reserved(database: Database, person: Person) -> None:
         "day_used": summed["input_used"] + summed["output_used"],
         "day_reserved": 0,
     }
-
-
-def eventually(holds: Callable[[], object], *, seconds: float = DEADLINE) -> None:
-    """Returns as soon as it holds."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.02)

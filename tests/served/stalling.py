@@ -12,8 +12,8 @@ from django.db import connection, transaction
 
 from releases.models import ShellChannel
 from tests.served.database import Database
-from tests.served.ledger import eventually
 from tests.standins.cdn import Answer, whole
+from tests.waiting import eventually
 
 PATIENCE = 60
 

@@ -34,7 +34,6 @@ from tests.served.browser import hidden_fields
 from tests.served.canaries import Answer, Call, Routes, Secrets, Walk, prompt
 from tests.served.conftest import Seeds
 from tests.served.database import Database
-from tests.served.ledger import eventually
 from tests.served.oauth_failures import FailingProvider
 from tests.served.people import BY, Person, add_person
 from tests.served.service import Service, running_service, working_off
@@ -42,6 +41,7 @@ from tests.served.shell import PATIENCE, Shell
 from tests.standins.collector import Collector, running_collector
 from tests.standins.error_sink import Sink
 from tests.standins.provider_process import Provider, running_provider
+from tests.waiting import eventually
 
 # A thousand requests, which a machine with much else to do may take its time for.
 pytestmark = [pytest.mark.timeout(900), pytest.mark.full]

@@ -13,7 +13,6 @@ from tests.served.database import Database
 from tests.served.ledger import (
     assert_nothing_is_reserved,
     counters,
-    eventually,
     records_of,
     sums,
 )
@@ -21,6 +20,7 @@ from tests.served.people import add_person
 from tests.served.service import Service
 from tests.served.shell import DONE, Shell, stand_in, text_of
 from tests.standins.provider_process import Provider
+from tests.waiting import eventually
 
 CALLS = 50
 MESSAGE = stand_in("tokens=60 delay=0.005")

@@ -188,6 +188,7 @@ def read_on(cdn: str, path: str, reads: list[Read], done: threading.Event) -> No
                 reads.append(Read(began, path, answer.content))
 
 
+@pytest.mark.wall_time
 def test_no_reader_gets_the_old_release_after_the_purge(published: Published) -> None:
     path = "/shell/stable/latest.json"
     reads: list[Read] = []

@@ -22,12 +22,12 @@ from accounts.models import AuditEvent, Connection, ConnectionRevocation
 from tests.served.conftest import Ground, SignIn
 from tests.served.crowd import all_at_once
 from tests.served.database import Database, new_database
-from tests.served.ledger import eventually
 from tests.served.people import Person, add_person
 from tests.served.service import WORKERS, Service, running_service, working_off
 from tests.served.shell import PATIENCE, Shell
 from tests.standins.oauth_server.running import CLIENT_SECRET, OAuthServer, running_oauth_server
 from tests.tools.folders import ROOT
+from tests.waiting import eventually
 
 NAME = "sheets"
 IN_TRANSACTION = (

@@ -17,7 +17,6 @@ from tests.served.database import Database
 from tests.served.ledger import (
     assert_nothing_is_reserved,
     counters,
-    eventually,
     records_of,
     sums,
 )
@@ -25,6 +24,7 @@ from tests.served.people import Person, add_person
 from tests.served.service import Service, running_service
 from tests.served.shell import DONE, Shell
 from tests.standins.raw_server import CHUNKED, GENEROUS, OK, Peer, Provider
+from tests.waiting import eventually
 from usage.models import MonthlyUsage
 
 pytestmark = pytest.mark.wire

@@ -11,11 +11,12 @@ from accounts.keys.key_ring import RELOAD_SECONDS, WAIT_SECONDS
 from tests.served.cable import Cable, new_cable
 from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database
-from tests.served.ledger import DEADLINE, assert_nothing_is_reserved, eventually, the_record
+from tests.served.ledger import DEADLINE, assert_nothing_is_reserved, the_record
 from tests.served.people import Person
 from tests.served.service import Service, running_service
 from tests.served.shell import DONE, Shell, stand_in
 from tests.standins.provider_process import Provider
+from tests.waiting import eventually
 
 # Nothing beyond packages is needed: these only wait for long.
 LONG = pytest.mark.wire
@@ -145,6 +146,7 @@ def test_no_call_begins_while_it_is_away(
     eventually(lambda: caller.complete("Hello").status_code == 200)
 
 
+@pytest.mark.wall_time
 @LONG
 def test_keys_that_are_known_cost_no_wait(caller: Shell, cable: Cable) -> None:
     def status(path: str) -> tuple[int, float]:

@@ -11,10 +11,11 @@ import requests
 
 from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database
-from tests.served.ledger import assert_nothing_is_reserved, eventually, records_of
+from tests.served.ledger import assert_nothing_is_reserved, records_of
 from tests.served.people import Person
 from tests.served.service import HOST, WORKERS, Service, running_service
 from tests.served.shell import DONE, PATIENCE, events, stand_in
+from tests.waiting import eventually
 
 
 def health(service: Service) -> requests.Response:

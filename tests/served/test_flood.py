@@ -28,7 +28,7 @@ from tests.served.shell import PATIENCE, Shell
 from tests.tools.folders import ROOT
 
 # It loads the machine for a quarter of a minute, up to three times, and may be the first to need the service.
-pytestmark = [pytest.mark.wire, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.wire, pytest.mark.wall_time, pytest.mark.timeout(300)]
 
 SECONDS = 8.0
 ADDRESSES = 20

@@ -13,9 +13,9 @@ import requests
 from tests.platform.db.own_postgres import OwnPostgres, own_postgres
 from tests.served.conftest import Ground
 from tests.served.crowd import all_at_once
-from tests.served.ledger import eventually
 from tests.served.service import Service, manage, running_service, working_off
 from tests.served.shell import PATIENCE, Shell, stand_in
+from tests.waiting import eventually
 
 # Long, for what it needs.
 pytestmark = pytest.mark.wire
@@ -90,6 +90,7 @@ def frosty(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             assert service.errors() == []
 
 
+@pytest.mark.wall_time
 def test_a_frozen_database_is_answered_for_in_time_and_everything_goes_on_after_it(
     frosty: Frosty,
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_frozen_database_is_answered_for_in_time_and_everything_goes_on_after_
     eventually(lambda: {answer.status_code for answer, _ in all_at_once(CROWD, status)} == {200})
 
 
+@pytest.mark.wall_time
 def test_a_stream_whose_end_meets_a_frozen_database_goes_on_with_comments(frosty: Frosty) -> None:
     own = {**frosty.environ, "LLM_KEEPALIVE_SECONDS": "1"}
     with running_service(frosty.folder, own) as usual:

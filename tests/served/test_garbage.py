@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.served.conftest import Ground, SignIn
-from tests.served.ledger import eventually
 from tests.served.people import Person
 from tests.served.service import running_service
+from tests.waiting import eventually
 
 REQUESTS = 10
 # A connection that ends meanwhile, or a look of the watch, leaves some too, and not each time.

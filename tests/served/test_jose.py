@@ -11,11 +11,11 @@ from django.db.models import F
 from accounts.models import SigningKey
 from tests.forgeries import JUNK, claims_of
 from tests.served.database import Database
-from tests.served.ledger import eventually
 from tests.served.node import Say, running_script
 from tests.served.people import Person
 from tests.served.service import Service
 from tests.served.shell import Shell
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.wire
 

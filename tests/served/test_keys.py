@@ -18,10 +18,11 @@ from accounts.models import SigningKey
 from tests.forgeries import forgeries
 from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database
-from tests.served.ledger import DEADLINE, eventually
+from tests.served.ledger import DEADLINE
 from tests.served.people import BY, Person
 from tests.served.service import HOST, Service, running_service
 from tests.served.shell import Shell
+from tests.waiting import eventually
 
 JWKS = "/.well-known/jwks.json"
 
@@ -72,6 +73,7 @@ def kid_of(shell: Shell) -> str:
 
 
 # For its length: a rotation takes as long as operators wait for it.
+@pytest.mark.wall_time
 @pytest.mark.wire
 def test_a_rotation_costs_nobody_an_answer_on_any_host(
     hosts: list[str], database: Database, person: Person, sign_in: SignIn

@@ -17,7 +17,6 @@ from tests.served.crowd import all_at_once
 from tests.served.database import Database
 from tests.served.ledger import (
     assert_nothing_is_reserved,
-    eventually,
     records_of,
     the_record,
 )
@@ -25,6 +24,7 @@ from tests.served.people import Person, add_person
 from tests.served.service import HOST, WORKERS, Service, running_service, working_off
 from tests.served.shell import DONE, Caller, events, stand_in
 from tests.standins.provider_process import Provider
+from tests.waiting import eventually
 from usage.models import UsageRecord
 
 # Nothing beyond packages is needed: these only wait for long.

@@ -27,7 +27,6 @@ from tests.releases.signing import Signer
 from tests.served.conftest import Ground
 from tests.served.crowd import all_at_once
 from tests.served.database import Database
-from tests.served.ledger import eventually
 from tests.served.releasing import ServedPipeline
 from tests.served.service import WORKERS, Service, running_service
 from tests.served.stalling import (
@@ -39,6 +38,7 @@ from tests.served.stalling import (
     somebody_waits_for_the_row,
 )
 from tests.standins.cdn import running_cdn
+from tests.waiting import eventually
 
 CHANNEL, BUCKET = "mortal", "releases"
 MANIFEST, SIGNATURE = "/latest.json", "/latest.json.minisig"

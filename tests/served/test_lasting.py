@@ -25,10 +25,10 @@ from config.platform.jobs.queue import RESETS
 from telemetry.models import Event
 from tests.lasting.files import listed
 from tests.served.browser import Browser, hidden_fields
-from tests.served.ledger import eventually
 from tests.served.service import is_worked_off, working_off
 from tests.served.shell import PATIENCE, Shell
 from tests.served.test_upgrade import BEFORE, Upgraded, upgraded_from
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.full
 

@@ -8,13 +8,13 @@ from tests.served.conftest import Ground, SignIn, unexpected
 from tests.served.database import Database
 from tests.served.ledger import (
     assert_nothing_is_reserved,
-    eventually,
     the_record,
 )
 from tests.served.people import Person
 from tests.served.service import Service, running_service
 from tests.served.shell import Caller, Shell, as_event, chunk, sending, stand_in
 from tests.standins.provider_process import Provider
+from tests.waiting import eventually
 from usage.models import UsageRecord
 
 # Nothing beyond packages is needed: these only wait for long.

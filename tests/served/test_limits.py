@@ -17,11 +17,12 @@ from tests.platform.edge.ratelimits.own_redis import OwnRedis, own_redis
 from tests.served.conftest import Ground, SignIn
 from tests.served.crowd import all_at_once
 from tests.served.database import Database
-from tests.served.ledger import eventually, records_of
+from tests.served.ledger import records_of
 from tests.served.people import Person, add_person
 from tests.served.service import HOST, WORKERS, Service, running_service
 from tests.served.shell import PATIENCE, Shell, asked
 from tests.tools.redis import available
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(not available(), reason="no Redis for this Python")
 

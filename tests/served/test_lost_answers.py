@@ -13,10 +13,10 @@ from accounts.sessions.refresh_tokens import RefreshSecret
 from tests.served.commits import Wire, wire_to
 from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database
-from tests.served.ledger import eventually
 from tests.served.people import Person
 from tests.served.service import WORKERS, Service, running_service
 from tests.served.shell import Shell
+from tests.waiting import eventually
 
 KEY = "chosen-before-the-call-0001"
 

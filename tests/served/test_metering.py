@@ -22,12 +22,13 @@ from llmproxy.models import LanguageModel, Provider, Route
 from tests.served.browser import Browser
 from tests.served.conftest import SignIn
 from tests.served.database import Database
-from tests.served.ledger import assert_nothing_is_reserved, eventually, records_of, the_record
+from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
 from tests.served.people import PASSWORD, Person, add_person
 from tests.served.service import HOST, Service
 from tests.served.shell import PATIENCE, Shell
 from tests.standins import raw_server
 from tests.standins.raw_server import CHUNKED, Peer
+from tests.waiting import eventually
 from usage.alerts import mail_waiting
 from usage.models import Alert, UsageRecord
 from usage.spending.statements import Statement, attempts_of
@@ -400,6 +401,7 @@ def test_the_report_of_a_failed_attempt_is_on_the_record_and_in_the_clients_mone
     assert_nothing_is_reserved(database, person)
 
 
+@pytest.mark.wall_time
 @pytest.mark.wire
 @pytest.mark.parametrize("surface", TEXTS)
 def test_thought_before_the_first_word_is_paid_by_who_leaves_at_it(

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from subprocess import run
-from time import monotonic, sleep
 from typing import Any
 
 import psycopg
@@ -26,13 +25,13 @@ from accounts.audit import Actor, record
 from config.platform.observability.metrics_serving import lives
 from tests.served.conftest import Ground, Seeds, SignIn
 from tests.served.database import Database
-from tests.served.ledger import eventually
 from tests.served.people import Person, add_person
 from tests.served.service import HOST, WORKERS, Service, running_service, working_off
 from tests.served.shell import PATIENCE, Shell, stand_in
 from tests.tools.children import Program
 from tests.tools.folders import ROOT
 from tests.tools.ports import free
+from tests.waiting import eventually
 
 MONITORING = ROOT / "docs" / "examples" / "monitoring"
 OPERATING = ROOT / "docs" / "operating.md"
@@ -354,13 +353,14 @@ def firing(prometheus: str) -> set[str]:
 def wait_for_alerts(
     prometheus: str, expected: set[str], meanwhile: Callable[[], None] = lambda: None
 ) -> None:
-    deadline = monotonic() + 120
     fired: set[str] = set()
-    while not expected <= fired:
-        assert monotonic() < deadline, expected - fired
+
+    def have_fired() -> bool:
         meanwhile()
-        fired |= firing(prometheus)
-        sleep(0.2)
+        fired.update(firing(prometheus))
+        return expected <= fired
+
+    eventually(have_fired)
 
 
 def text_of(example: str) -> str:

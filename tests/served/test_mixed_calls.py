@@ -21,11 +21,12 @@ from django.conf import settings
 
 from tests.served.conftest import SignIn
 from tests.served.database import Database
-from tests.served.ledger import assert_nothing_is_reserved, eventually
+from tests.served.ledger import assert_nothing_is_reserved
 from tests.served.people import add_person
 from tests.served.service import HOST, Service
 from tests.served.shell import Shell, stand_in
 from tests.standins.provider_process import Provider
+from tests.waiting import eventually
 from usage.models import UsageRecord
 
 CALLS = int(os.environ.get("MIXED_CALLS", "300"))

@@ -13,7 +13,7 @@ import pytest
 
 from tests.served.conftest import Ground
 from tests.served.database import Database
-from tests.served.ledger import assert_nothing_is_reserved, eventually, the_record
+from tests.served.ledger import assert_nothing_is_reserved, the_record
 from tests.served.people import Person
 from tests.served.service import HOST, Service, running_service
 from tests.served.shell import DONE, PATIENCE, Shell, stand_in, text_of
@@ -24,6 +24,7 @@ from tests.tools.folders import ROOT
 from tests.tools.ports import free
 from tests.tools.run import healthy
 from tests.tools.wire import MODULE, PATH
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.wire
 

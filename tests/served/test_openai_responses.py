@@ -10,12 +10,13 @@ from pydantic import BaseModel
 
 from tests.served.conftest import SignIn
 from tests.served.database import Database
-from tests.served.ledger import assert_nothing_is_reserved, eventually, records_of, the_record
+from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
 from tests.served.people import Person, add_person
 from tests.served.service import Service
 from tests.served.shell import Shell, stand_in
 from tests.served.test_openai_sdk import Sdk
 from tests.standins.provider_process import Provider
+from tests.waiting import eventually
 
 MODEL, EMBEDDING = "stand-in-small", "stand-in-embedding"
 WEATHER: Any = {

@@ -16,11 +16,12 @@ from llmproxy.models import LanguageModel
 from tests.served.conftest import SignIn
 from tests.served.crowd import all_at_once
 from tests.served.database import Database
-from tests.served.ledger import assert_nothing_is_reserved, eventually, records_of, the_record
+from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
 from tests.served.people import Person, add_person, suspend
 from tests.served.service import Service
 from tests.served.shell import PATIENCE, Shell, stand_in
 from tests.standins.provider_process import Provider
+from tests.waiting import eventually
 
 MODEL = "stand-in-small"
 WEATHER: ChatCompletionToolParam = {

@@ -24,7 +24,6 @@ from tests.served.database import Database
 from tests.served.ledger import (
     assert_nothing_is_reserved,
     counters,
-    eventually,
     records_of,
     sums,
     the_record,
@@ -38,6 +37,7 @@ from tests.tools.folders import ROOT
 from tests.tools.ports import free
 from tests.tools.privileges import unprivileged
 from tests.tools.wire import PATH
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.wire
 

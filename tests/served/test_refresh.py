@@ -6,10 +6,10 @@ from accounts.models import RefreshToken, Session
 from tests.served.conftest import Ground
 from tests.served.crowd import all_at_once
 from tests.served.database import Database
-from tests.served.ledger import eventually
 from tests.served.people import Person
 from tests.served.service import Service, is_worked_off, working_off
 from tests.served.shell import Shell
+from tests.waiting import eventually
 
 REFRESHES = 20
 

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -29,10 +29,10 @@ from tests.tools import kept
 from tests.tools.children import Child
 from tests.tools.owners import as_superuser
 from tests.tools.postgres import MIGRATED, Postgres
+from tests.waiting import eventually
 
 # Nothing beyond packages is needed: a copy of a server takes long.
 pytestmark = pytest.mark.wire
-PATIENCE = 120.0
 EXPORT = "/admin/accounts/auditevent/export.csv"
 MONEY = "/admin/usage-and-money/"
 LATE = "read from the replica"
@@ -60,7 +60,7 @@ class Pair:
         with psycopg.connect(as_superuser(self.replica_url), autocommit=True) as on:
             on.execute("SELECT pg_wal_replay_pause()")
             paused = "SELECT pg_get_wal_replay_pause_state()"
-            _eventually(lambda: on.execute(paused).fetchone() == ("paused",))
+            eventually(lambda: on.execute(paused).fetchone() == ("paused",))
             try:
                 yield
             finally:
@@ -123,12 +123,12 @@ def test_a_look_goes_to_a_replica_that_knows_enough(pair: Pair) -> None:
         pair.write("CREATE TABLE noted (number int)")
         pair.copy.catch_up(pair.database.url)
         now = datetime.now(UTC)
-        _eventually(lambda: replica.look(now=now) == (replica.REPLICA, now))
+        eventually(lambda: replica.look(now=now) == (replica.REPLICA, now))
 
         with pair.behind():
             pair.write("INSERT INTO noted VALUES (1)")
             # On a busy machine it may have been taken for away, here and above.
-            _eventually(lambda: replica.look(now=datetime.now(UTC)).at < now)
+            eventually(lambda: replica.look(now=datetime.now(UTC)).at < now)
             with connections[replica.REPLICA].cursor() as cursor:
                 cursor.execute("SELECT count(*) FROM noted")
                 assert cursor.fetchone() == (0,)
@@ -142,7 +142,7 @@ def test_a_look_goes_to_a_replica_that_knows_enough(pair: Pair) -> None:
         # Left alone for a while, so that not every page waits for a replica that is frozen.
         with patch.object(replica, "monotonic", return_value=gone):
             assert replica.look(now=now) == ("default", now)
-        _eventually(lambda: _look_after_a_while(now) == (replica.REPLICA, now))
+        eventually(lambda: _look_after_a_while(now) == (replica.REPLICA, now))
 
 
 def _look_after_a_while(now: datetime) -> replica.Look:
@@ -180,8 +180,8 @@ def test_pages_say_how_late_they_are_and_go_on_without_their_replica(
         with pair.behind():
             pair.write(_NOTED)
             # On a busy machine the replica may have been taken for away.
-            _eventually(lambda: LATE in browser.get(MONEY).text)
-            _eventually(lambda: "test:noted" not in browser.get(EXPORT).text)
+            eventually(lambda: LATE in browser.get(MONEY).text)
+            eventually(lambda: "test:noted" not in browser.get(EXPORT).text)
             # What an operator has just done is in the list at once.
             assert "test:noted" in browser.get("/admin/accounts/auditevent/?action=test:noted").text
         for ill in (pair.frozen, pair.stopped):
@@ -207,10 +207,3 @@ def _signal(pids: list[int], number: signal.Signals) -> None:
         # One for a connection that has just ended may be gone.
         with suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-def _eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

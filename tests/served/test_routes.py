@@ -20,13 +20,14 @@ from llmproxy.models import LanguageModel, Provider, Route
 from tests.served.conftest import Ground, SignIn
 from tests.served.crowd import all_at_once
 from tests.served.database import Database
-from tests.served.ledger import assert_nothing_is_reserved, eventually, records_of, the_record
+from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
 from tests.served.people import Person, add_person
 from tests.served.service import WORKERS, Service, running_service
 from tests.served.shell import DONE, Shell, stand_in, text_of
 from tests.standins import raw_server
 from tests.standins.provider_process import running_provider
 from tests.standins.raw_server import CHUNKED, Peer
+from tests.waiting import eventually
 
 STREAMS = int(os.environ.get("FAILOVER_STREAMS", "150"))
 # Of a first provider that is silent; any other is waited for.
@@ -165,6 +166,7 @@ def test_an_answer_that_breaks_after_its_head_does_not_go_on(
     assert (record.provider.startswith("routed-"), record.end) == (True, "provider_failed")
 
 
+@pytest.mark.wall_time
 def test_a_wait_that_a_provider_asks_for_holds_in_all_processes(ask) -> None:
     first = First(refuse(429, b"Retry-After: 3"))
     again = ask(first)
@@ -178,6 +180,7 @@ def test_a_wait_that_a_provider_asks_for_holds_in_all_processes(ask) -> None:
     eventually(lambda: again() == (200, "first"))
 
 
+@pytest.mark.wall_time
 def test_a_failing_provider_cools_down_for_all_processes(ask) -> None:
     first = First(refuse(503))
     again = ask(first)

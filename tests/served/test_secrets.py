@@ -8,10 +8,10 @@ from django.apps import apps
 
 from accounts.sessions.revocation import revoke_all
 from tests.served.database import Database
-from tests.served.ledger import eventually
 from tests.served.people import BY, Person
 from tests.served.service import Service, is_worked_off, working_off
 from tests.served.shell import Shell, asked, stand_in
+from tests.waiting import eventually
 
 # Written the same in JSON, in an address and in a header.
 SAID = "canary-7kQz"

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 
 from tests.served.conftest import SignIn
 from tests.served.database import Database
-from tests.served.ledger import DEADLINE, assert_nothing_is_reserved, eventually, the_record
+from tests.served.ledger import DEADLINE, assert_nothing_is_reserved, the_record
 from tests.served.people import Person
 from tests.served.service import WORKERS, Service
 from tests.served.shell import (
@@ -28,6 +28,7 @@ from tests.served.shell import (
     text_of,
 )
 from tests.standins.provider_process import Provider
+from tests.waiting import eventually
 from usage.models import MonthlyUsage, UsageRecord
 
 WORDS = "déjà vu – „naïve“ 雪 🎈 \u00a0 fin"
@@ -455,6 +456,7 @@ def test_a_failure_after_the_first_comment_is_an_event(
     assert_settled(database, person, end=End.PROVIDER_FAILED, input_tokens=0, output_tokens=0)
 
 
+@pytest.mark.wall_time
 def test_a_provider_that_falls_silent_is_given_up(
     brisk_shell: Shell, database: Database, provider: Provider, person: Person
 ) -> None:
@@ -471,6 +473,7 @@ def test_a_provider_that_falls_silent_is_given_up(
     assert counted(chunks) + 190 <= record.output_tokens <= counted(chunks) + most
 
 
+@pytest.mark.wall_time
 def test_a_one_shot_answer_that_does_not_come_is_given_up(
     brisk_shell: Shell, database: Database, provider: Provider, person: Person
 ) -> None:

@@ -24,13 +24,13 @@ from pytest_django.plugin import DjangoDbBlocker
 from telemetry.models import DailyShare, Event
 from tests.served.conftest import SignIn
 from tests.served.database import Database, new_database
-from tests.served.ledger import eventually
 from tests.served.people import add_person
 from tests.served.service import WORKERS, Service, manage, running_service
 from tests.served.shell import Shell
 from tests.tools.children import Child
 from tests.tools.folders import sockets_of
 from tests.tools.postgres import Postgres
+from tests.waiting import eventually
 
 # Nothing beyond packages is needed: this only takes long.
 pytestmark = [pytest.mark.wire, pytest.mark.timeout(300)]
@@ -102,6 +102,7 @@ def lasting(mortal: Mortal, django_db_blocker: DjangoDbBlocker) -> Iterator[Data
         yield database
 
 
+@pytest.mark.wall_time
 def test_every_acknowledged_event_is_kept_once_whoever_dies(
     mortal: Mortal, lasting: Database, tmp_path: Path, sign_in: SignIn
 ) -> None:

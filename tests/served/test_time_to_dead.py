@@ -195,6 +195,7 @@ def check_and_tell(way: Way, holder: Holder) -> None:
     )
 
 
+@pytest.mark.wall_time
 @pytest.mark.full
 def test_every_way_to_take_access_away_takes_it_from_calls_and_streams(
     service: Service, database: Database, provider: Provider, sign_in: SignIn
@@ -214,6 +215,7 @@ def test_every_way_to_take_access_away_takes_it_from_calls_and_streams(
     provider.wait_for(lambda stats: stats["streams_open"] == 0)
 
 
+@pytest.mark.wall_time
 def test_the_console_says_within_what_time_and_keeps_its_word(
     service: Service, database: Database, demo: dict[str, str], sign_in: SignIn
 ) -> None:
@@ -240,6 +242,7 @@ def alone(ground: Ground) -> Iterator[Service]:
         yield stack.enter_context(running_service(ground.folder, nobody))
 
 
+@pytest.mark.wall_time
 @pytest.mark.full
 def test_it_holds_with_neither_cache_nor_worker(
     alone: Service, database: Database, sign_in: SignIn

@@ -25,7 +25,7 @@ from tests.served.service import HOST, Service
 from tests.served.shell import PATIENCE
 
 # A minute of measuring.
-pytestmark = [pytest.mark.wire, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.wire, pytest.mark.wall_time, pytest.mark.timeout(600)]
 
 SAMPLES = 200
 WITHIN = 0.005

@@ -14,13 +14,13 @@ import pytest
 
 from tests.served.canaries import Secrets, prompt
 from tests.served.conftest import Ground, SignIn
-from tests.served.ledger import eventually
 from tests.served.people import Person, add_person
 from tests.served.service import HOST, is_worked_off, running_service, working_off
 from tests.served.shell import Shell, stand_in
 from tests.standins.collector import Collector, Span, running_collector
 from tests.tools.folders import ROOT
 from tests.tools.ports import free
+from tests.waiting import eventually
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 # Long enough that nothing waits for it to pass.

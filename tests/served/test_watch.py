@@ -7,8 +7,8 @@ import pytest
 from accounts.models import AuditEvent
 from tests.served.conftest import Ground, Seeds
 from tests.served.database import Database
-from tests.served.ledger import eventually
 from tests.served.service import running_service, working_off
+from tests.waiting import eventually
 
 # Nothing beyond packages is needed: it only waits for long.
 pytestmark = pytest.mark.wire

@@ -6,7 +6,6 @@ import socket
 import ssl
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,15 +18,6 @@ from cryptography.x509.oid import NameOID
 GENEROUS = 60.0
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + GENEROUS
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 class Peer:

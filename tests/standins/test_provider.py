@@ -168,6 +168,7 @@ def test_given_events_are_sent_as_they_are(sdk: Sdk) -> None:
     assert text_of(sdk.stream(f"[[stand-in: send='{json.dumps(events)}' ]]")) == "é"
 
 
+@pytest.mark.wall_time
 def test_events_come_in_their_time_and_can_name_it(sdk: Sdk) -> None:
     chunks = sdk.stream("[[stand-in: tokens=5 delay=0.05 clock=yes]]")
     due = [float(text_of([chunk])) for chunk in chunks if text_of([chunk])]

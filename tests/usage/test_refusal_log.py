@@ -1,12 +1,12 @@
 """The log of refusals."""
 
-import time
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from unittest import mock
 from uuid import UUID
 
 import pytest
+import time_machine
 from django.db import DatabaseError, IntegrityError, OperationalError, connection, transaction
 from django.test import override_settings
 from rest_framework.test import APIClient
@@ -60,11 +60,12 @@ def too_many(now: datetime) -> Problem:
     return RefusedUntil(now=now, until=now + timedelta(minutes=1))
 
 
-def early_in_a_minute() -> None:
-    """Refusals share a row for a minute of the clock: what is nearly over is waited for."""
-    left = 60 - time.time() % 60
-    if left < 5:
-        time.sleep(left)
+@pytest.fixture
+def within_a_minute(signed_in: APIClient) -> Iterator[None]:
+    """Refusals share a row for a minute of the clock: it stands still at the beginning of the next one."""
+    begun = datetime.now(UTC).replace(second=0, microsecond=0)
+    with time_machine.travel(begun + timedelta(minutes=1), tick=False):
+        yield
 
 
 def call(api: APIClient, **members: object) -> str:
@@ -74,12 +75,12 @@ def call(api: APIClient, **members: object) -> str:
     return str(response["X-Request-ID"])
 
 
+@pytest.mark.usefixtures("within_a_minute")
 def test_a_refused_call_says_who_was_refused_what_when_and_by_which_request(
     signed_in: APIClient, user: User, by: Actor, now: datetime
 ) -> None:
     LanguageModel.objects.create(name="m", provider_name="m")
     stop_model_calls(user_id=user.pk, reason="x", ends_at=None, by=by, now=now)
-    early_in_a_minute()
     ids = [call(signed_in), call(signed_in)]
     assert refusal_log.flush() == 1
     row = Refusal.objects.get()
@@ -164,8 +165,8 @@ def test_a_name_that_is_no_models_is_not_kept(
     assert name not in str(vars(row))
 
 
+@pytest.mark.usefixtures("within_a_minute")
 def test_names_that_are_no_models_share_a_row_and_a_place(signed_in: APIClient) -> None:
-    early_in_a_minute()
     for name in ("no model", "and no other one"):
         call(signed_in, model=name)
     assert refusal_log.flush() == 1

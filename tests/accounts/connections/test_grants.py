@@ -33,6 +33,7 @@ from config.platform.problems.problem import ProviderError, ProviderUnavailable
 from tests.accounts.connections.conftest import REDIRECT, configure, connected
 from tests.accounts.connections.party import Form, Party, Said, says, tokens
 from tests.races import race
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db
 HOURS_2 = timedelta(hours=2)
@@ -483,15 +484,15 @@ class TestAtOnce:
 
 def _end_who_waits(cursor: Any) -> None:
     """Ends the session that waits for our lock, once there is one."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+
+    def ended() -> bool:
         cursor.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
         )
-        if cursor.fetchall():
-            return
-        time.sleep(0.02)
+        return bool(cursor.fetchall())
+
+    eventually(ended)
 
 
 class TestRows:

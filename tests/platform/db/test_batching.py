@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from operator import itemgetter
 from threading import Barrier, Event
-from time import monotonic, sleep
+from time import sleep
 from typing import Any
 
 import psycopg
@@ -24,6 +24,7 @@ from config.platform.runtime import batches
 from tests.platform.db.shelf import books, put, shelf
 from tests.races import race
 from tests.tools.folders import ROOT
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SECONDS = 60.0
@@ -75,13 +76,6 @@ def named(*books: str) -> list[dict[str, str]]:
     return [{"book": book} for book in books]
 
 
-def until(holds: Any) -> None:
-    give_up = monotonic() + SECONDS
-    while not holds():
-        assert monotonic() < give_up
-        sleep(0.001)
-
-
 def meeting(
     statement: BatchedStatement, asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> list[Any]:
@@ -93,11 +87,11 @@ def meeting(
     ):
         other.execute("LOCK TABLE shelf")
         first = pool.submit(_in_thread, statement, asked[0])
-        until(lambda: _waits_for(other))
+        eventually(lambda: _waits_for(other))
         asking = []
         for values in asked[1:]:
             asking.append(pool.submit(_in_thread, statement, values))
-            until(lambda: len(statement.waiting) == len(asking))
+            eventually(lambda: len(statement.waiting) == len(asking))
         other.rollback()
         first.exception(SECONDS)
         return [each.exception(SECONDS) or each.result() for each in asking]
@@ -235,7 +229,7 @@ def test_a_locked_row_is_waited_for_by_its_own_caller_alone(
         holder.execute("SELECT book FROM shelf WHERE book = 'Emma' FOR UPDATE")
         with ThreadPoolExecutor(3) as pool:
             waits = pool.submit(_in_thread, TOUCH, {"book": "Emma"})
-            until(lambda: _waits_for(holder))
+            eventually(lambda: _waits_for(holder))
             others = [pool.submit(_in_thread, TOUCH, each) for each in named("Ulysses", "Dracula")]
             assert [each.result(SECONDS) for each in others] == [("Ulysses",), ("Dracula",)]
             assert not waits.done()
@@ -446,11 +440,11 @@ def test_executions_that_wait_hold_no_connection_that_their_leader_needs(
     ):
         other.execute("LOCK TABLE shelf")
         first = pool.submit(put_and_keep)
-        until(lambda: _waits_for(other))
+        eventually(lambda: _waits_for(other))
         asking = [pool.submit(_in_thread, PUT, {"book": "leader"})]
-        until(lambda: len(PUT.waiting) == 1)
+        eventually(lambda: len(PUT.waiting) == 1)
         asking += [pool.submit(connect_and_put, book) for book in ("Ulysses", "Dracula")]
-        until(lambda: len(PUT.waiting) == 3)
+        eventually(lambda: len(PUT.waiting) == 3)
         other.rollback()
         try:
             assert all(each.result(SECONDS) for each in asking)
@@ -511,7 +505,7 @@ def test_all_who_wait_fail_at_once_where_the_server_is_away(
     real, tries = batching.borrowed, []
 
     def borrowed(given: Any) -> Any:
-        until(lambda: len(PUT.waiting) == 8)
+        eventually(lambda: len(PUT.waiting) == 8)
         tries.append(True)
         return real(given)
 
@@ -560,7 +554,7 @@ def test_a_statement_has_four_flights_at_most(table: None, monkeypatch: pytest.M
     ):
         other.execute("LOCK TABLE shelf")
         asking = [pool.submit(_in_thread, PUT, each) for each in named(*"abcdefgh")]
-        until(lambda: _waiting_for(other) == batches.MOST_IN_FLIGHT)
+        eventually(lambda: _waiting_for(other) == batches.MOST_IN_FLIGHT)
         sleep(4 * batches.PATIENCE_SECONDS)
         assert _waiting_for(other) == batches.MOST_IN_FLIGHT == 4
         other.rollback()

@@ -1,7 +1,6 @@
 """An index whose building was interrupted is told of, with what removes it."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from io import StringIO
@@ -13,6 +12,7 @@ from django.core.management.base import SystemCheckError
 from django.db import connection
 
 from tests.tools.owners import SERVICE
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SECONDS = 60
@@ -93,8 +93,8 @@ def _build(builder: psycopg.Connection, table: str) -> None:
 
 def _wait_until_built(pid: int) -> None:
     """Until there is an index that is not valid, and that is being built by this process."""
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
+
+    def is_built() -> bool:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_stat_clear_snapshot()")
             cursor.execute(
@@ -103,7 +103,6 @@ def _wait_until_built(pid: int) -> None:
                 " WHERE built.pid = %s AND NOT index.indisvalid",
                 [pid],
             )
-            if cursor.fetchone() is not None:
-                return
-        time.sleep(0.02)
-    raise AssertionError("The index is not being built.")
+            return cursor.fetchone() is not None
+
+    eventually(is_built)

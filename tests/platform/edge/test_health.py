@@ -1,7 +1,6 @@
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -19,19 +18,13 @@ from config.platform.edge.health import Probe
 from config.platform.edge.ratelimits import servers
 from tests.platform.edge.ratelimits.own_redis import own_redis
 from tests.tools.redis import available
+from tests.waiting import eventually
 
 # What has not come about by then does not.
 SECONDS = 60.0
 PROCESS_COUNTERS = {
     "default": {"BACKEND": "config.platform.edge.ratelimits.cache.CounterCache", "LOCATION": ""}
 }
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.02)
 
 
 @contextmanager

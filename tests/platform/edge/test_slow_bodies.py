@@ -41,6 +41,7 @@ def head(path: str, length: str, kind: str = JSON) -> bytes:
     return HEAD.format(path=path, kind=kind, token="t" * 32, length=length).encode()
 
 
+@pytest.mark.wall_time
 @pytest.mark.parametrize(("path", "kind"), [("/v1/auth/login", JSON), ("/admin/login/", FORM)])
 @pytest.mark.parametrize(
     ("length", "piece"), [(LENGTH, b" "), (CHUNKED, b"1\r\n \r\n")], ids=["length", "chunked"]
@@ -77,6 +78,7 @@ def test_the_rest_of_an_ended_body_is_no_request(hasty: Service) -> None:
     assert received.count(b"HTTP/1.1 ") == 1
 
 
+@pytest.mark.wall_time
 def test_a_stalled_body_is_ended_too(hasty: Service) -> None:
     with hasty.connect() as client:
         began = time.monotonic()

@@ -5,17 +5,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from config.platform.http import client, retries
+from config.platform.http import client, retries, transfer
 from config.platform.http.client import Client
 from config.platform.http.errors import Broken, ExchangeError, TimedOut, Unreachable
 from config.platform.http.exchange import Exchange, Limits
 from tests.platform.http.readers import assert_cut, readers, readers_counted
-from tests.standins.raw_server import GENEROUS, Peer, eventually, nobody, playing
+from tests.standins.raw_server import GENEROUS, Peer, nobody, playing
+from tests.waiting import eventually
 
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 2\r\n%s\r\n{}"
 Script = Callable[[Peer], None]
@@ -288,15 +290,22 @@ def test_every_other_refusal_is_final(session: Client, status: str) -> None:
 
 
 def test_closing_during_a_wait_ends_the_retries(session: Client) -> None:
-    turns = Turns(refuses())
-    with playing(turns) as provider, mock.patch.object(retries, "FIRST_WAIT", GENEROUS):
-        exchange = ask(session, provider.url, patience=3 * GENEROUS)
-        assert eventually(lambda: len(turns.requests) == 1)
-        # That of the test before may still be about to end.
-        assert eventually(lambda: readers() == 1)
+    turns, waits, over = Turns(refuses()), threading.Event(), threading.Event()
+
+    def sleep(seconds: float) -> None:
+        waits.set()
+        assert over.wait(GENEROUS)
+
+    waiting = mock.patch.object(transfer, "time", SimpleNamespace(sleep=sleep))
+    with playing(turns) as provider, waiting:
+        exchange = ask(session, provider.url)
+        assert waits.wait(GENEROUS)
         exchange.close()
         assert isinstance(failed(exchange), Broken)
         assert_cut()
+        # A thread cannot be interrupted, but sends nothing once its wait is over.
+        over.set()
+        eventually(lambda: not readers())
     assert len(turns.requests) == 1
 
 

@@ -34,10 +34,11 @@ from releases.delivery.storage import (
     put_once,
 )
 from releases.models import AppVersion
-from tests.config.test_gunicorn import eventually, serving
+from tests.config.test_gunicorn import serving
 from tests.releases.delivery.test_storage import bucket, server
 from tests.releases.micro_apps.conftest import Apps, apps
 from tests.standins.s3_front import Front, running_front
+from tests.waiting import eventually
 
 __all__ = ["apps", "bucket", "server"]
 PATH = "apps/notes/1.0.0/bundle.tar.gz"

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from tests.served.ledger import eventually
 from tests.tools.children import Child, Program
 from tests.tools.wire import PATH
+from tests.waiting import eventually
 
 # Containers reach each other and this machine by their bridges, and nothing else.
 APART = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false")

@@ -1,8 +1,7 @@
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,6 +16,7 @@ from config.platform.runtime import batches
 from tests.platform.edge.ratelimits.own_redis import OwnRedis, own_redis, round_trips
 from tests.tools.folders import ROOT
 from tests.tools.redis import available
+from tests.waiting import eventually
 
 needs_redis = pytest.mark.skipif(not available(), reason="no Redis for this Python")
 
@@ -74,13 +74,6 @@ def counted(counters: CounterCache, key: str) -> int:
 def read(counters: CounterCache, key: str) -> int:
     """Reads as django-ratelimit does."""
     return 0 if counters.add(key, 0, 60) else int(counters.get(key, 0))
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.02)
 
 
 def test_counts_go_up_by_one(counters: CounterCache) -> None:

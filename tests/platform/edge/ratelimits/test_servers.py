@@ -1,7 +1,6 @@
 """Counting in a real cluster and a real Sentinel set, whose servers are killed."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,16 +15,10 @@ from config.platform.edge.ratelimits.limits import RateLimited
 from tests.platform.edge.ratelimits.nodes import HOST, Server, killed_at_last, running_cluster
 from tests.tools.ports import free
 from tests.tools.redis import available
+from tests.waiting import eventually
 
 # Starting and losing servers takes seconds.
 pytestmark = [pytest.mark.wire, pytest.mark.skipif(not available(), reason="no Redis here")]
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.1)
 
 
 def counted(cache: CounterCache, key: str) -> int:
