@@ -9,6 +9,7 @@ import pytest
 from django.apps import apps
 from django.contrib import auth
 from django.contrib.auth.models import Group, Permission
+from django.contrib.contenttypes.models import ContentType
 from django.test import RequestFactory
 from django.urls import reverse
 
@@ -33,6 +34,16 @@ EVERYTHING_OF_RELEASE = {
     "releases.delete_apppin", "releases.view_appchannel", "releases.view_apppin",
     "releases.view_shellrelease", "telemetry.view_event", "procrastinate.change_procrastinatejob",
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _permissions_of_before(db: None) -> None:
+    """Held suspensions were brakes, whose permissions a new database has not."""
+    kind, _ = ContentType.objects.get_or_create(app_label="licensing", model="brake")
+    for verb in ("add", "change", "delete", "view"):
+        Permission.objects.get_or_create(
+            content_type=kind, codename=f"{verb}_brake", defaults={"name": f"Can {verb} brake"}
+        )
 
 
 def before(email: str, *permissions: str, **fields: Any) -> User:
