@@ -4,7 +4,6 @@ Most of a chunk's cost is waking up for it and waking its reader. A stream that 
 """
 
 import time
-from contextlib import suppress
 
 from config.platform.http.errors import ExchangeError
 from config.platform.http.exchange import Exchange
@@ -53,10 +52,14 @@ class Pace:
     def _rest(self, exchange: Exchange, piece: bytes) -> bytes:
         """These bytes with those that came meanwhile: one read is one record of TLS.
 
-        An end or a failure behind them is told again by the next read.
+        An end or a failure behind them is told again by the next read, before which nothing sleeps.
         """
-        pieces = [piece]
-        with suppress(ExchangeError):
+        pieces, more = [piece], None
+        try:
             while len(pieces) < MOST_READS and (more := exchange.chunk(0)):
                 pieces.append(more)
+        except ExchangeError:
+            more = b""
+        if more == b"":
+            self._is_quick = False
         return b"".join(pieces)

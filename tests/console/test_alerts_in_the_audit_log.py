@@ -39,6 +39,26 @@ def test_the_audit_log_has_a_beginning_and_an_end_whether_operators_are_mailed(
     assert events() == [(RAISED, "night: expire_grace"), (CLEARED, "night: expire_grace")]
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "begin look work end look work again look work end look work",
+        "off begin look work end look work again look work end look work",
+        "begin look work off end look work again look work end look work",
+        "begin look work off end look work again look work look work on end look work",
+        "begin look work off end look again work look work end look work",
+        "begin look work off end look work on again look work end look work",
+    ],
+)
+def test_the_audit_log_has_an_alert_that_has_begun_again(
+    operators: Operators,  # noqa: F811 - the fixture
+    steps: str,
+) -> None:
+    for step in steps.split():
+        getattr(operators, step)()
+    assert [action for action, _ in events()] == [RAISED, CLEARED, RAISED, CLEARED]
+
+
 def hold(operators: Operators) -> HeldSuspension:  # noqa: F811 - the fixture
     return HeldSuspension.objects.create(
         job="expire_grace", licence_ids=[1, 2], clients=2, noticed_at=operators.now

@@ -66,8 +66,6 @@ class Operators:
     def work(self) -> None:
         ProcrastinateJob.objects.filter(status="todo").update(scheduled_at=None)
         work()
-        # Those that the clock has queued are other queues'.
-        ProcrastinateJob.objects.filter(queueing_lock__isnull=False).delete()
         self._take()
 
     def webhook_fails(self) -> None:

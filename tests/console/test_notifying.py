@@ -11,6 +11,7 @@ from django.urls import reverse
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.django_connector import DjangoConnector
 from procrastinate.contrib.django.models import ProcrastinateJob
+from procrastinate.periodic import PeriodicRegistry
 
 from accounts.audit import Actor, record
 from accounts.models import Client, Session
@@ -64,8 +65,9 @@ def jobs() -> list[ProcrastinateJob]:
 
 
 def work() -> None:
-    """Runs what is queued, by the queue's own worker."""
+    """Runs what is queued, by the queue's own worker. It has no clock, which queues jobs whenever a minute begins."""
     own = app.with_connector(cast("DjangoConnector", app.connector).get_worker_connector())
+    own.periodic_registry = PeriodicRegistry()
     own.run_worker(wait=False, queues=["mail"], install_signal_handlers=False, listen_notify=False)
 
 

@@ -7,7 +7,7 @@ import pytest
 from config.platform.http.errors import TimedOut
 from config.platform.http.exchange import Exchange
 from llmproxy.calls import pace
-from llmproxy.calls.pace import FULL_READ, Pace
+from llmproxy.calls.pace import FULL_READ, MOST_READS, Pace
 
 
 class Clock:
@@ -65,8 +65,8 @@ def test_chunks_are_not_merged_without_a_pace(clock: Clock) -> None:
 def test_chunks_within_the_pace_are_merged(clock: Clock) -> None:
     coming = Coming(clock, *((n / 100, b"%d" % n) for n in range(10)))
     assert chunks(Pace(0.05), coming) == [b"0", b"12345", b"6789"]
-    # The second chunk came within the pace. The end comes with the last piece, and is told again by the next read.
-    assert clock.slept == [0.04, 0.05, 0.05]
+    # The second chunk came within the pace. The end comes with the last piece, and is told at once by the next read.
+    assert clock.slept == [0.04, 0.05]
 
 
 def test_a_stream_slower_than_the_pace_never_sleeps(clock: Clock) -> None:
@@ -126,3 +126,29 @@ def test_a_failure_after_bytes_is_raised_after_them(clock: Clock) -> None:
     assert paced.chunk(coming, 10.0) == b"a"
     with pytest.raises(TimedOut):
         paced.chunk(coming, 10.0)
+
+
+def test_a_failure_that_came_with_bytes_is_told_without_another_sleep(clock: Clock) -> None:
+    class Broken(Coming):
+        def chunk(self, timeout: float) -> bytes | None:
+            if not self._pieces:
+                raise TimedOut("the server is silent", sent=True)
+            return super().chunk(timeout)
+
+    coming = cast("Exchange", Broken(clock, (0.0, b"a"), (0.01, b"b")))
+    paced = Pace(0.05)
+    assert [paced.chunk(coming, 10.0), paced.chunk(coming, 10.0)] == [b"a", b"b"]
+    with pytest.raises(TimedOut):
+        paced.chunk(coming, 10.0)
+    assert clock.slept == [0.04]
+
+
+def test_no_read_is_lost_where_more_has_come_than_one_piece_takes(clock: Clock) -> None:
+    class Full(Coming):
+        def chunk(self, timeout: float) -> bytes | None:
+            return self._pieces.pop(0)[1] if self._pieces else b""
+
+    many = [bytes([n]) * FULL_READ for n in range(2 * MOST_READS + 1)]
+    coming = Full(clock, *((0.0, each) for each in many))
+    came = chunks(Pace(0.05), coming)
+    assert (len(came), b"".join(filter(None, came))) == (3, b"".join(many))

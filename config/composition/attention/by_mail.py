@@ -60,6 +60,15 @@ def begin(item: Item, *, now: datetime) -> None:
         _record_raised(row, now=now)
 
 
+def resume(row: MailNotification, *, now: datetime) -> None:
+    """Continues an alert. Without addresses its end is recorded already, so this is another beginning."""
+    row.ended_at = None
+    row.save(update_fields=["ended_at"])
+    last = _last_event(row.name)
+    if row.notified_at and last and last.action == CLEARED:
+        _record_raised(row, now=now)
+
+
 def queue(changed: Collection[str], *, is_worked_off: bool, now: datetime) -> None:
     """Queues pending notifications, including those that no process could send without a worker."""
     for row in _waiting() if is_worked_off else ():

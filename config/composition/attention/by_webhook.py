@@ -34,6 +34,11 @@ def begin(item: Item, *, now: datetime) -> None:
     Notification.objects.update_or_create(name=item.name, defaults=values)
 
 
+def resume(row: Notification, *, now: datetime) -> None:
+    """Continues an alert, unless a job has notified of its end meanwhile."""
+    rows().filter(pk=row.pk).update(ended_at=None)
+
+
 def queue(changed: Collection[str], *, is_worked_off: bool, now: datetime) -> None:
     """Queues a post about each alert that has changed, even without a worker: the next worker finds its job."""
     for row in rows().filter(name__in=changed).order_by("pk"):

@@ -28,6 +28,9 @@ class Way(Protocol):
     def begin(self, item: Item, *, now: datetime) -> None:
         """Records an alert that has begun or become more severe."""
 
+    def resume(self, row: Any, *, now: datetime) -> None:
+        """Continues an alert that has begun again before its end was notified."""
+
     def queue(self, changed: Collection[str], *, is_worked_off: bool, now: datetime) -> None:
         """Queues the notifications of the alerts that have changed."""
 
@@ -67,8 +70,7 @@ def _compare(way: Way, present: Mapping[str, Item], *, now: datetime) -> Collect
             way.begin(item, now=now)
             changed.add(name)
         elif row.ended_at:
-            # It has begun again before its end was notified.
-            way.rows().filter(name=name).update(ended_at=None)
+            way.resume(row, now=now)
     for name in known.keys() - present.keys():
         if way.rows().filter(name=name, ended_at=None).update(ended_at=now):
             changed.add(name)
