@@ -38,9 +38,10 @@ class Pace:
             self._is_quick = False
             return piece
         self._is_quick = time.monotonic() < slept_until + (self._seconds if has_slept else 0.0)
-        has_slept |= self._sleep()
+        is_full = len(piece) >= FULL_READ
+        has_slept |= not is_full and self._sleep()
         self._read_at = time.monotonic()
-        return self._rest(exchange, piece) if has_slept or len(piece) >= FULL_READ else piece
+        return self._rest(exchange, piece) if has_slept or is_full else piece
 
     def _sleep(self) -> bool:
         """Sleeps until the pace allows the next read; returns whether it had to."""

@@ -86,8 +86,15 @@ def test_a_read_that_filled_its_buffer_is_followed_by_the_next_at_once(clock: Cl
         def chunk(self, timeout: float) -> bytes | None:
             return self._pieces.pop(0)[1] if self._pieces else b""
 
-    coming = Full(clock, (0.0, b"a" * FULL_READ), (0.0, b"b"))
-    assert chunks(Pace(0.05), coming) == [b"a" * FULL_READ + b"b"]
+    full = b"a" * FULL_READ
+    coming = Full(clock, (0.0, full), (0.0, b"b"))
+    assert chunks(Pace(0.05), coming) == [full + b"b"]
+    assert clock.slept == []
+    # As the second chunk within the pace too.
+    paced = Pace(0.05)
+    for _ in range(2):
+        coming = Full(clock, (0.0, full), (0.0, b"b"))
+        assert paced.chunk(cast("Exchange", coming), 10.0) == full + b"b"
     assert clock.slept == []
 
 

@@ -94,7 +94,7 @@ class Transfer:
             sock.settimeout(min(seconds, max(MOMENT, left)))
             try:
                 data = sock.recv(READ_BYTES)
-            except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
+            except (TimeoutError, BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 self._silence += seconds
                 if seconds >= left:
                     raise TimeoutError from None
