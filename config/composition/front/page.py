@@ -58,12 +58,15 @@ def _channels(request: HttpRequest, now: datetime) -> list[Any]:
     newest = Publication.objects.stored().order_by("release__channel_id", "-pk")
     ones = newest.distinct("release__channel_id")
     since = dict(ones.values_list("release__channel_id", "stored_at"))
-    purges = {each.channel_id: each for each in Purge.objects.newest()} if is_purged() else {}
+    newest_purges = Purge.objects.newest().select_related("channel") if is_purged() else ()
+    purges = {each.channel_id: each for each in newest_purges}
 
     def arrives(row: Any) -> str:
         if (purge := purges.get(row.pk)) is None:
             return "not checked"
-        return console.at_the_cdn(row) or ("serves it" if purge.confirmed_at else "under way")
+        if purge.confirmed_at is None or not purge.is_current:
+            return console.at_the_cdn(row) or "under way"
+        return "serves it" if purge.publication_id else "serves no update"
 
     return [
         (
@@ -97,8 +100,8 @@ PANELS = (
         "user")[:SHOWN]),
     Panel("channels", "release", "releases.view_shellchannel", _channels),
     Panel("shells", "release", "telemetry.view_event", _shells),
-    Panel("publications", "release", "releases.view_shellrelease", lambda *_: Publication.objects.select_related(
-        "release").defer("signature", "release__manifest")[:SHOWN]),
+    Panel("publications", "release", "releases.view_shellrelease", lambda *_: Publication.objects.by_pipelines(
+        ).select_related("release").defer("signature", "release__manifest")[:SHOWN]),
     Panel("apps", "release", "releases.view_microapp", lambda *_: MicroApp.objects.annotate(
         number=Count("pins")).prefetch_related("channels__version")[:SHOWN]),
     Panel("activity", "auditor", "accounts.view_auditevent", lambda *_: AuditEvent.objects.all()[:SHOWN]),
