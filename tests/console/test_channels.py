@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.urls import reverse
+from django.utils.html import strip_tags
 from pytest_django.fixtures import Settings
 
 from accounts.models import AuditEvent, Role, User
@@ -125,7 +126,8 @@ def test_rolling_back_says_first_what_it_does(
     assert "Shells that have a newer version keep it" in shown
     for cells in (
         ("1.0.0", "392", "10 %", "updates to 2.0.0"),
-        ("3.0.0", "311", "7 %", "keeps it"),
+        ("2.0.0", "3,209", "82 %", "nothing changes"),
+        ("3.0.0", "311", "8 %", "keeps it"),
     ):
         assert re.search(".*?".join(map(re.escape, cells)), re.sub("</?b>", "", shown)), cells
     # Of another choice the effects are shown first.
@@ -137,6 +139,22 @@ def test_rolling_back_says_first_what_it_does(
     done = console.post(act("roll_back"), {**entered, "seen": first}, follow=True)
     assert "stable offers 1.0.0 again." in done.content.decode()
     assert Publication.objects.of("stable")[0].release.version == "1.0.0"
+
+
+def test_the_versions_of_a_channels_page_are_named_as_events_and_add_up(
+    console: Browser, published: Pipeline, now: datetime
+) -> None:
+    assert "Versions are counted every night. Check again tomorrow." in text(console, PAGE)
+    for minor in range(11):
+        DailyVolume.objects.create(day=now.date(), shell_version=f"1.{minor}.0", events=30 - minor)
+    shown = strip_tags(text(console, PAGE))
+    assert "Events by shell version" in shown
+    assert "Shells by version" not in shown
+    assert re.search(r"3 other versions +63 +23 %", shown)
+    listed = shown.partition("Events by shell version")[2]
+    assert sum(map(int, re.findall(r"(\d+) %", listed))) == 100
+    after = strip_tags(text(console, act("roll_back")))
+    assert re.search(r"3 other versions +63 +23 % +keeps it", after)
 
 
 def test_a_rollback_of_what_the_older_release_lacks_is_warned_of(

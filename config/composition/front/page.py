@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from accounts.models import AuditEvent
+from config.composition import version_tags
 from config.composition.attention import listing
 from config.composition.attention.items import Item
 from config.composition.front import pictures
@@ -18,7 +19,7 @@ from config.platform.attention import Level
 from licensing.models import Licence, Standing
 from releases.delivery.cdn import is_purged
 from releases.models import MicroApp, Publication, Purge, ShellChannel
-from telemetry.volumes import volumes
+from telemetry.volumes import people_by_shell_version
 from usage.models import Budget, Refusal, RunningCall
 from usage.periods import Period
 
@@ -80,11 +81,9 @@ def _channels(request: HttpRequest, now: datetime) -> list[Any]:
     ]
 
 
-def _shells(request: HttpRequest, now: datetime) -> list[tuple[str, int, int]]:
-    """Returns today's events of shells themselves by version, with the share of each in percent."""
-    found = [each for each in volumes(day=Period.of(now).day) if not each.app]
-    whole = sum(each.events for each in found)
-    return [(each.shell_version, each.events, 100 * each.events // whole) for each in found[:SHOWN]]
+def _shells(request: HttpRequest, now: datetime) -> list[version_tags.Line]:
+    """Returns the number of people who reported today by the version of their shell."""
+    return version_tags.lines(people_by_shell_version(Period.of(now).day))
 
 
 # fmt: off
