@@ -8,7 +8,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
 
 from django.db import transaction
-from django.db.models import Count, Max, QuerySet, Sum
+from django.db.models import Count, Max, Q, QuerySet, Sum
+from django.db.models.functions import Coalesce
 
 from telemetry.models import DailyVolume, Event
 
@@ -49,6 +50,19 @@ def last_by_shell_version() -> tuple[date | None, list[tuple[str, int]]]:
     known = DailyVolume.objects.filter(day=day).exclude(shell_version__in=("", REST)).order_by()
     counted = known.values_list("shell_version").annotate(number=Sum("events"))
     return day, list(counted.order_by("-number", "shell_version"))
+
+
+def people_by_shell_version(day: date) -> list[tuple[str, int]]:
+    """The number of people with each shell version on a day, the most first: the last that their events name.
+
+    A person of whom no event names one is counted for "". Events name no device, so people stand for shells.
+    """
+    received = Event.objects.received_between(midnight(day), midnight(day + _DAY)).order_by()
+    named = Max("id", filter=~Q(shell_version=""))
+    last = received.values("user_id").annotate(last=Coalesce(named, Max("id"))).values("last")
+    counted = Event.objects.filter(pk__in=last).order_by().values_list("shell_version")
+    numbered = counted.annotate(number=Count("*"))
+    return list(numbered.order_by("-number", "shell_version"))
 
 
 def count_days(*, now: datetime, dry_run: bool = False) -> Counted:

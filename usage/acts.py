@@ -57,12 +57,19 @@ ACTS = (
         "stopped model calls of {}",
         "operator stopped a person's model calls",
         (Right("accounts.user_stop_calls", ("support",)),),
+        details=("Stopped until {until}.", "Stopped until an operator restarts them."),
     ),
     Act(
         "user:model_calls_restarted",
         "restarted model calls of {}",
         "operator allowed a person's model calls again",
         (Right("accounts.user_restart_calls", ("support",)),),
+        details=(
+            "Restarted before {until}; had been stopped since {since}.",
+            "Restarted; had been stopped since {since}.",
+            "Restarted before {until}.",
+            "Restarted.",
+        ),
     ),
     Act(
         "user:model_call_ended",

@@ -64,7 +64,7 @@ def restart_model_calls(*, user_id: UUID, reason: str, by: Actor, now: datetime)
         if stop is None:
             return False
         stop.delete()
-        before = _seen(stop)
+        before = _seen(stop) | {"since": instant(stop.stopped_at)}
         record("user:model_calls_restarted", user, reason=reason, by=by, now=now, before=before)
     return True
 

@@ -73,6 +73,10 @@ class Authenticator(Sealed, CodeDevice):
     def __str__(self) -> str:
         return self.name
 
+    def get_throttle_factor(self) -> float:
+        """None before the first right code: the page that asks for it shows the key, so there is nothing to guess."""
+        return super().get_throttle_factor() if self.confirmed else 0.0
+
     def use_up(self, token: str) -> bool:
         step = self._step_of(token, earliest=self.last_step + 1)
         self.last_step = self.last_step if step is None else step

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -243,17 +244,36 @@ def act(event: Any) -> str:
 
 @register.filter
 def changes(event: Any) -> SafeString:
-    """Lists the changes of an audit event, by member: before → after."""
+    """Tells the change of an audit event: by its act's details, else by member, before → after.
+
+    An event with one of both leaves out the members that are empty.
+    """
     before, after = event.before or {}, event.after or {}
+    if told := _details(event.action, after or before):
+        return told
     lines = []
     both = event.before is not None and event.after is not None
     for name in [*before, *(name for name in after if name not in before)]:
         was, has = _as_text(before.get(name)), _as_text(after.get(name))
-        if both and was == has:
-            continue
         one = has if event.before is None else was
-        lines.append((name.replace("_", " "), f"{was} → {has}" if both else one))
+        if was != has if both else one != NOTHING:
+            lines.append((name.replace("_", " "), f"{was} → {has}" if both else one))
     return format_html_join(" · ", '<span class="quiet">{}</span> {}', lines)
+
+
+def _details(action: str, members: Mapping[str, Any]) -> SafeString:
+    """The first sentence of an act whose members are known; "" without one."""
+    declared = ACTS.get(action)
+    known = {name: _in_sentence(value) for name, value in members.items() if value is not None}
+    for sentence in declared.details if declared and known else ():
+        with suppress(KeyError):
+            return format_html(sentence, **known)
+    return SafeString("")
+
+
+def _in_sentence(value: Any) -> str:
+    is_instant = isinstance(value, str) and INSTANT.match(value)
+    return instant(datetime.fromisoformat(value)) if is_instant else _as_text(value)
 
 
 def _as_text(value: Any) -> str:

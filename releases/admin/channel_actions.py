@@ -60,7 +60,7 @@ class RollBackForm(ReasonForm):
         super().__init__(*args, **kwargs)
         field: Any = self.fields["to"]
         field.choices = [
-            (each.pk, f"{each.release.version}, published {each.published_at:%-d %b %Y}")
+            (each.pk, f"{each.release.version}, published {each.release.published_at:%-d %b %Y}")
             for each in channel_control.earlier(channel.pk)
         ]
 

@@ -59,7 +59,7 @@ def ask(*, channel: str, publication: Publication | None, now: datetime) -> Purg
 
 def newest(channel: str) -> Purge | None:
     """The newest purge of a channel."""
-    return Purge.objects.filter(channel=channel).order_by("-pk").first()
+    return Purge.objects.filter(channel=channel).select_related("channel").order_by("-pk").first()
 
 
 def settle(purge: Purge | None, *, now: datetime) -> bool | None:
@@ -149,7 +149,7 @@ def queue(purge_id: int, at: datetime) -> None:
 
 def _current(purge_id: int) -> Purge | None:
     """The purge, if it is the newest of its channel."""
-    purges = Purge.objects.select_related("publication__release")
+    purges = Purge.objects.select_related("channel", "publication__release")
     purge = purges.filter(pk=purge_id).first()
     if purge is None or Purge.objects.filter(channel=purge.channel_id, pk__gt=purge_id).exists():
         return None
@@ -215,11 +215,16 @@ def _try_again(purge: Purge, failure: str, *, now: datetime) -> None:
 def _tell(purge: Purge, failure: str, *, now: datetime) -> None:
     channel, after = purge.channel_id, {"failure": failure}
     record("release:purge_failed", channel, by=BY, now=now, target_id=channel, after=after)
+    subject = f"The CDN does not serve the newest release of {channel}"
+    state = f"Storage has the current release of the channel {channel}. The CDN still serves another one"
+    if purge.channel.halted_at:
+        subject = f"The CDN may still serve an update of {channel}, which is halted"
+        state = f"Storage has no release of the halted channel {channel}. The CDN still serves one"
     queue_for_operators(
-        subject=f"The CDN does not serve the newest release of {purge.channel_id}",
+        subject=subject,
         text=(
-            f"Storage has the current release of the channel {purge.channel_id}. The CDN still serves another one, "
-            f"or its purge failed ({failure}). A worker repeats the purge until it succeeds; this mail comes once."
+            f"{state}, or its purge failed ({failure}). A worker repeats the purge until it succeeds; this mail "
+            "comes once."
         ),
         path=reverse("admin:releases_shellchannel_change", args=[purge.channel_id]),
     )

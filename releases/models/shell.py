@@ -129,6 +129,10 @@ class PublicationQuerySet(models.QuerySet["Publication"]):
         said = models.Q(published_by__regex=_OPERATOR)
         return self.filter(models.Q(stored_at__isnull=False) | said)
 
+    def by_pipelines(self) -> "PublicationQuerySet":
+        """The publications that are publishes: an operator's offer a release that was published before."""
+        return self.exclude(published_by__regex=_OPERATOR)
+
     def served(self) -> "PublicationQuerySet":
         """Stored publications, and those for a share of the shells that have not been ended."""
         begun = models.Q(share__lt=WHOLE, ended_at=None)
@@ -243,6 +247,11 @@ class Purge(models.Model):
 
     def __str__(self) -> str:
         return f"{self.channel_id} at {self.asked_at}"
+
+    @property
+    def is_current(self) -> bool:
+        """Returns whether the CDN has to serve nothing just while the channel is halted; else a newer purge follows."""
+        return (self.publication_id is None) == (self.channel.halted_at is not None)
 
     @property
     def failed(self) -> bool:

@@ -9,6 +9,7 @@ from django.contrib.postgres.search import SearchQuery
 from django.db import connection
 from django.db.models import Q
 from django.urls import resolve, reverse
+from django.utils.html import strip_tags
 
 from accounts.admin.audit import PAGES, page_of_target
 from accounts.audit import Actor, record
@@ -215,6 +216,48 @@ def test_the_contents_of_an_event_are_shown_as_text(
     before: dict[str, object] | None, after: dict[str, object] | None, shown: str
 ) -> None:
     assert str(changes(written(before=before, after=after))) == shown
+
+
+STOPPED = {"model_calls": "stopped", "until": None}
+SINCE, UNTIL = "2025-11-28T00:47:00Z", "2025-12-02T13:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("act", "before", "after", "shown"),
+    [
+        ("restarted", STOPPED | {"since": SINCE}, None,
+         "Restarted; had been stopped since 28 Nov 2025."),
+        ("restarted", STOPPED | {"since": SINCE, "until": UNTIL}, None,
+         "Restarted before 2 Dec 2025; had been stopped since 28 Nov 2025."),
+        # Of releases that did not write down since when.
+        ("restarted", STOPPED, None, "Restarted."),
+        ("restarted", STOPPED | {"until": UNTIL}, None, "Restarted before 2 Dec 2025."),
+        ("stopped", None, STOPPED, "Stopped until an operator restarts them."),
+        ("stopped", None, STOPPED | {"until": UNTIL}, "Stopped until 2 Dec 2025."),
+        ("stopped", STOPPED | {"until": UNTIL}, STOPPED, "Stopped until an operator restarts them."),
+    ],
+)  # fmt: skip
+def test_a_stop_of_model_calls_and_its_end_are_told_in_a_sentence(
+    act: str, before: dict[str, object] | None, after: dict[str, object] | None, shown: str
+) -> None:
+    event = AuditEvent(action=f"user:model_calls_{act}", before=before, after=after)
+    assert strip_tags(changes(event)) == shown
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        (None, {"until": None, "daily": 5}, "daily 5"),
+        ({"prices": [], "provider": "default", "note": ""}, None, "provider default"),
+        (None, {"seats": 0, "is_default": False, "models": None}, "seats 0 · is default no"),
+        ({"ends_at": None}, None, ""),
+        ({"plan": None}, {"plan": "Starter"}, "plan – → Starter"),
+    ],
+)
+def test_an_event_that_is_no_change_leaves_out_what_is_empty(
+    before: dict[str, object] | None, after: dict[str, object] | None, shown: str
+) -> None:
+    assert strip_tags(changes(written(before=before, after=after))) == shown
 
 
 def test_names_in_the_log_are_never_markup(console: Browser, by: Actor, now: datetime) -> None:

@@ -1,9 +1,11 @@
 """Calls in flight in the console: seeing them, ending one, stopping and restarting a person's."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.urls import reverse
+from django.utils.html import strip_tags
 
 from accounts.models import AuditEvent, Role, User
 from tests.conftest import Browser
@@ -101,6 +103,11 @@ def test_a_persons_calls_are_stopped_and_restarted_from_their_page(
     actors = AuditEvent.objects.filter(action__startswith="user:model_calls_")
     assert {event.actor for event in actors} == {operator.email}
     assert actors.count() == 2
+    for address in (act(person, "change"), reverse("admin:accounts_auditevent_changelist")):
+        activity = strip_tags(shown(console, address))
+        assert "Stopped until an operator restarts them." in activity
+        assert re.search(r"Restarted; had been stopped since [\w: ]+\.", activity)
+        assert "model calls stopped" not in activity
 
 
 def test_a_stop_may_end_by_itself_and_wants_a_reason(console: Browser, world: World) -> None:

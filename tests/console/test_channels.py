@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from django.urls import reverse
+from django.utils.html import strip_tags
 from pytest_django.fixtures import Settings
 
-from accounts.models import AuditEvent, User
+from accounts.models import AuditEvent, Role, User
 from config.composition.attention.listing import items
 from releases.delivery.storage import IMMUTABLE_CACHE
 from releases.models import Publication, Purge, ShellChannel
@@ -17,6 +18,7 @@ from releases.updates import place_of
 from releases.versions import Version
 from telemetry.models import DailyVolume
 from tests.conftest import Browser
+from tests.console.test_roles import operator_with
 from tests.releases import conftest as releasing
 from tests.releases.conftest import Pipeline
 from tests.standins.cdn import Cdn, running_cdn
@@ -124,7 +126,8 @@ def test_rolling_back_says_first_what_it_does(
     assert "Shells that have a newer version keep it" in shown
     for cells in (
         ("1.0.0", "392", "10 %", "updates to 2.0.0"),
-        ("3.0.0", "311", "7 %", "keeps it"),
+        ("2.0.0", "3,209", "82 %", "nothing changes"),
+        ("3.0.0", "311", "8 %", "keeps it"),
     ):
         assert re.search(".*?".join(map(re.escape, cells)), re.sub("</?b>", "", shown)), cells
     # Of another choice the effects are shown first.
@@ -136,6 +139,22 @@ def test_rolling_back_says_first_what_it_does(
     done = console.post(act("roll_back"), {**entered, "seen": first}, follow=True)
     assert "stable offers 1.0.0 again." in done.content.decode()
     assert Publication.objects.of("stable")[0].release.version == "1.0.0"
+
+
+def test_the_versions_of_a_channels_page_are_named_as_events_and_add_up(
+    console: Browser, published: Pipeline, now: datetime
+) -> None:
+    assert "Versions are counted every night. Check again tomorrow." in text(console, PAGE)
+    for minor in range(11):
+        DailyVolume.objects.create(day=now.date(), shell_version=f"1.{minor}.0", events=30 - minor)
+    shown = strip_tags(text(console, PAGE))
+    assert "Events by shell version" in shown
+    assert "Shells by version" not in shown
+    assert re.search(r"3 other versions +63 +23 %", shown)
+    listed = shown.partition("Events by shell version")[2]
+    assert sum(map(int, re.findall(r"(\d+) %", listed))) == 100
+    after = strip_tags(text(console, act("roll_back")))
+    assert re.search(r"3 other versions +63 +23 % +keeps it", after)
 
 
 def test_a_rollback_of_what_the_older_release_lacks_is_warned_of(
@@ -160,6 +179,97 @@ def test_a_halted_channel_says_so_and_is_resumed(console: Browser, published: Pi
     assert "offers version 2.0.0 again" in text(console, act("resume"))
     console.post(act("resume"), {"reason": "It was the network."})
     assert ShellChannel.objects.get().halted_at is None
+
+
+def front(name: str) -> tuple[Any, str]:
+    """A panel of the front page of the release role, and the page as text."""
+    browser = Browser()
+    user = User.objects.filter(email="release@roles.test").first()
+    browser.force_login(user or operator_with(Role.RELEASE))
+    page = browser.get("/admin/")
+    panel = dict(page.context["glance"]["panels"])[f"admin/front/{name}.html"]
+    return panel, " ".join(page.content.decode().split())
+
+
+def test_no_act_of_an_operator_counts_under_last_publishes(
+    console: Browser, published: Pipeline
+) -> None:
+    published.publish(published.release("3.0.0"), share=5)
+    publishes = ["3.0.0", "2.0.0", "1.0.0"]
+
+    def listed() -> list[str]:
+        return [each.release.version for each in front("publications")[0]]
+
+    assert listed() == publishes
+    console.post(act("offer"), {"reason": "It works."})
+    assert listed() == publishes
+    [(to, label), _] = console.get(act("roll_back")).context["form"].fields["to"].choices
+    assert label == "2.0.0, published 20 Nov 2025"
+    console.post(act("roll_back"), {"to": to, "seen": to, "reason": "It crashes."})
+    assert listed() == publishes
+    # Each release was published when its pipeline did it.
+    choices = console.get(act("roll_back")).context["form"].fields["to"].choices
+    assert [label for _, label in choices] == [
+        "3.0.0, published 20 Nov 2025",
+        "1.0.0, published 20 Nov 2025",
+    ]
+    assert "release pipeline (secret 1)" in text(console, PAGE)
+    # The same release with a newer signature is a publish.
+    document = published.document("2.0.0")
+    published.publish(published.signed(document, at=int(releasing.NOW.timestamp())))
+    assert listed() == ["2.0.0", *publishes]
+
+
+def test_the_cdn_of_a_halted_channel_serves_no_update(
+    console: Browser, published: Pipeline, settings: Settings, now: datetime
+) -> None:
+    settings.CDN_PURGE = "purge"
+
+    def cell() -> str:
+        [(*_, served, _)] = front("channels")[0]
+        return str(served)
+
+    def purged(publication: Publication | None, **state: Any) -> None:
+        Purge.objects.create(
+            channel_id="stable", publication=publication, asked_at=now, due_at=now, **state
+        )
+
+    live = Publication.objects.of("stable")[0]
+    assert cell() == "not checked"
+    purged(live, confirmed_at=now)
+    assert cell() == "serves it"
+    assert "serves it, read back" in text(console, PAGE)
+    ShellChannel.objects.update(halted_at=now)
+    # Its files are still to be removed.
+    assert cell() == "under way"
+    assert "Being purged" in text(console, PAGE)
+    purged(None)
+    assert cell() == "under way"
+    Purge.objects.filter(publication=None).update(confirmed_at=now)
+    assert cell() == "serves no update"
+    assert "serves no update, read back" in text(console, PAGE)
+    assert "serves it" not in front("channels")[1] + text(console, PAGE)
+    # Resumed: its files are still to be placed.
+    ShellChannel.objects.update(halted_at=None)
+    assert cell() == "under way"
+    assert "serves no update" not in text(console, PAGE)
+
+
+def test_a_purge_that_failed_says_that_a_halted_channel_is_still_served(
+    console: Browser, operator: User, published: Pipeline, settings: Settings, now: datetime
+) -> None:
+    settings.CDN_PURGE = "purge"
+    ShellChannel.objects.update(halted_at=now)
+    Purge.objects.create(
+        channel_id="stable", asked_at=now, due_at=now, tried_at=now, attempts=3, failure="old_bytes"
+    )
+    shown = text(console, PAGE)
+    assert "The CDN may still serve an update (old_bytes)." in shown
+    assert '<span class="chip chip-refused">May still serve an update</span>' in shown
+    assert "The CDN does not serve" not in shown
+    troubles = " ".join(str(each) for each in items(operator=operator, now=now))
+    assert "The CDN may still serve an update of stable, which is halted (old_bytes)." in troubles
+    assert "what stable offers" not in troubles
 
 
 def test_a_release_for_a_share_is_raised_and_offered_to_all(

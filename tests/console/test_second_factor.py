@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+import time_machine
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 from django.utils import timezone
@@ -264,6 +265,55 @@ def test_a_code_is_good_once_and_a_wrong_one_makes_the_next_wait(
     Authenticator.objects.update(throttling_failure_timestamp=ended)
     assert whole.post(PROVE, {"code": code_of(operator)}).status_code == 302
     assert acts().count("operator:factor_refused") == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [["12345"], ["abcdef", "1234567"], ["12345"] * 9],
+    ids=["one", "two other ones", "as many as the limit lets through"],
+)
+def test_a_right_first_code_is_taken_straight_after_wrong_ones(
+    half: Browser, operator: User, by: Actor, now: datetime, wrong: list[str]
+) -> None:
+    """The page shows the key itself, so that a wait would keep nobody from the code."""
+    half.post(SET_UP, {"code": make_set_up_code(user_id=operator.pk, by=by, now=now)})
+    with time_machine.travel(timezone.now(), tick=False):
+        half.get(APP)
+        for code in wrong:
+            told = half.post(APP, {"name": "Phone", "code": code})
+            assert b"not the code that the app shows now" in told.content
+        answer: Any = half.post(APP, {"name": "Phone", "code": code_of(operator)})
+    assert answer.status_code == 302
+    assert answer.url == RECOVERY
+    device = Authenticator.objects.get()
+    assert (device.confirmed, device.throttling_failure_count) == (True, 0)
+
+
+def test_an_app_in_use_makes_the_next_code_wait_whatever_its_set_up_saw(
+    half: Browser, operator: User, by: Actor, now: datetime
+) -> None:
+    half.post(SET_UP, {"code": make_set_up_code(user_id=operator.pk, by=by, now=now)})
+    with time_machine.travel(timezone.now(), tick=False):
+        half.get(APP)
+        for code in ("12345", code_of(operator)):
+            half.post(APP, {"name": "Phone", "code": code})
+        assert b"This code is wrong" in half.post(PROVE, {"code": "12345"}).content
+        Authenticator.objects.update(last_step=-1)
+        early = half.post(PROVE, {"code": code_of(operator)})
+    assert b"Wait 1 second, then enter the current code." in early.content
+
+
+def test_ten_wrong_first_codes_in_a_minute_are_enough(
+    half: Browser, operator: User, by: Actor, now: datetime
+) -> None:
+    half.post(SET_UP, {"code": make_set_up_code(user_id=operator.pk, by=by, now=now)})
+    with time_machine.travel(timezone.now(), tick=False):
+        half.get(APP)
+        for _ in range(10):
+            assert half.post(APP, {"name": "Phone", "code": "12345"}).status_code == 200
+        answer = half.post(APP, {"name": "Phone", "code": code_of(operator)})
+        assert answer.status_code == 429
+    assert not Authenticator.objects.filter(confirmed=True).exists()
 
 
 def test_the_codes_of_one_app_make_no_other_app_wait(whole: Browser, operator: User) -> None:

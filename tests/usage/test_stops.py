@@ -121,7 +121,10 @@ class TestStopping:
             "id"
         )
         assert (stopped.action, stopped.reason) == ("user:model_calls_stopped", "Runs wild.")
-        assert stopped.after == {"model_calls": "stopped", "until": "2026-11-20T13:00:00Z"}
+        seen = {"model_calls": "stopped", "until": "2026-11-20T13:00:00Z"}
+        assert (stopped.before, stopped.after) == (None, seen)
+        since = {"since": "2026-11-20T12:00:00Z"}
+        assert (restarted.before, restarted.after) == (seen | since, None)
         assert (restarted.action, restarted.reason) == ("user:model_calls_restarted", "All good.")
         for event in (stopped, restarted):
             assert (event.target, event.target_id, event.actor) == (

@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from accounts.models import AuditEvent
+from config.composition import version_tags
 from config.composition.attention import listing
 from config.composition.attention.items import Item
 from config.composition.front import pictures
@@ -18,7 +19,7 @@ from config.platform.attention import Level
 from licensing.models import Licence, Standing
 from releases.delivery.cdn import is_purged
 from releases.models import MicroApp, Publication, Purge, ShellChannel
-from telemetry.volumes import volumes
+from telemetry.volumes import people_by_shell_version
 from usage.models import Budget, Refusal, RunningCall
 from usage.periods import Period
 
@@ -58,12 +59,15 @@ def _channels(request: HttpRequest, now: datetime) -> list[Any]:
     newest = Publication.objects.stored().order_by("release__channel_id", "-pk")
     ones = newest.distinct("release__channel_id")
     since = dict(ones.values_list("release__channel_id", "stored_at"))
-    purges = {each.channel_id: each for each in Purge.objects.newest()} if is_purged() else {}
+    newest_purges = Purge.objects.newest().select_related("channel") if is_purged() else ()
+    purges = {each.channel_id: each for each in newest_purges}
 
     def arrives(row: Any) -> str:
         if (purge := purges.get(row.pk)) is None:
             return "not checked"
-        return console.at_the_cdn(row) or ("serves it" if purge.confirmed_at else "under way")
+        if purge.confirmed_at is None or not purge.is_current:
+            return console.at_the_cdn(row) or "under way"
+        return "serves it" if purge.publication_id else "serves no update"
 
     return [
         (
@@ -77,11 +81,9 @@ def _channels(request: HttpRequest, now: datetime) -> list[Any]:
     ]
 
 
-def _shells(request: HttpRequest, now: datetime) -> list[tuple[str, int, int]]:
-    """Returns today's events of shells themselves by version, with the share of each in percent."""
-    found = [each for each in volumes(day=Period.of(now).day) if not each.app]
-    whole = sum(each.events for each in found)
-    return [(each.shell_version, each.events, 100 * each.events // whole) for each in found[:SHOWN]]
+def _shells(request: HttpRequest, now: datetime) -> list[version_tags.Line]:
+    """Returns the number of people who reported today by the version of their shell."""
+    return version_tags.lines(people_by_shell_version(Period.of(now).day))
 
 
 # fmt: off
@@ -97,8 +99,8 @@ PANELS = (
         "user")[:SHOWN]),
     Panel("channels", "release", "releases.view_shellchannel", _channels),
     Panel("shells", "release", "telemetry.view_event", _shells),
-    Panel("publications", "release", "releases.view_shellrelease", lambda *_: Publication.objects.select_related(
-        "release").defer("signature", "release__manifest")[:SHOWN]),
+    Panel("publications", "release", "releases.view_shellrelease", lambda *_: Publication.objects.by_pipelines(
+        ).select_related("release").defer("signature", "release__manifest")[:SHOWN]),
     Panel("apps", "release", "releases.view_microapp", lambda *_: MicroApp.objects.annotate(
         number=Count("pins")).prefetch_related("channels__version")[:SHOWN]),
     Panel("activity", "auditor", "accounts.view_auditevent", lambda *_: AuditEvent.objects.all()[:SHOWN]),

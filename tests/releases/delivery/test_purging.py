@@ -20,6 +20,7 @@ from pytest_django.fixtures import Settings
 from accounts.audit import Actor
 from accounts.models import AuditEvent
 from config.platform.jobs.mail import send_mail
+from releases.channel_control import halt
 from releases.delivery import cdn as cdns
 from releases.delivery import cloudfront, purging, storage, storage_sync
 from releases.manifests import artifacts
@@ -312,6 +313,22 @@ def test_operators_are_mailed_once(purged: Pipeline) -> None:
     assert "/admin/releases/shellchannel/stable/change/" in sent.body
     event = AuditEvent.objects.get(action="release:purge_failed")
     assert (event.target_id, event.after) == ("stable", {"failure": "old_bytes"})
+
+
+def test_the_mail_about_a_halted_channel_says_that_the_cdn_may_still_serve_an_update(
+    purged: Pipeline,
+) -> None:
+    purged.publish(purged.release())
+    purged.cdn.deaf = True
+    halt(channel="stable", reason="It crashes.", by=OPERATOR, now=NOW)
+    purge = Purge.objects.order_by("-pk")[0]
+    purging.confirm(purge_id=purge.pk, now=NOW)
+    purging.confirm(purge_id=purge.pk, now=NOW)
+    [job] = ProcrastinateJob.objects.filter(task_name="mail.send")
+    send_mail(**job.args)
+    [sent] = mail.outbox
+    assert "The CDN may still serve an update of stable, which is halted" in sent.subject
+    assert "Storage has no release of the halted channel stable." in sent.body
 
 
 def test_a_cdn_that_takes_its_time_is_no_failure_for_some_minutes(
