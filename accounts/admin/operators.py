@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString
 from accounts.admin.person_action import PersonAction
 from accounts.factors.devices import with_factors
 from accounts.models import Operator, Role, User
+from accounts.people.mails import set_up_address
 from accounts.people.roles import add_by_code, change_roles, dismiss_operator, make_operator
 from config.console.actions import Action, OneTimeResult, ReasonForm, Result
 from config.console.base import ConsoleAdmin
@@ -60,8 +61,8 @@ class NewOperator(Action):
 
     def do(self, target: None, *, email: str, **given: Any) -> OneTimeResult:
         code = add_by_code(email=email, **given)
-        begin = settings.BASE_URL + reverse("account:one-time")
-        shown = {"code": code, "email": email.lower(), "roles": given["roles"], "begin": begin}
+        shown = {"code": code, "email": email.lower(), "roles": given["roles"]}
+        shown["begin"] = set_up_address()
         shown["is_asked"] = settings.OPERATOR_SECOND_FACTOR
         shown["console"] = settings.BASE_URL + reverse("admin:login")
         return OneTimeResult(template="admin/console/new_operator.html", shown=shown)

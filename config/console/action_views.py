@@ -256,7 +256,8 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             console: Any = self.admin_site.get_model_admin(type(row))
             links.append((f"{console.action(name).label}…", console.link(request, name, row)))
         named = [(address, label) for label, address in links if address]
-        return said + format_html_join("", ' <a href="{}">{}</a>', named)
+        beside = format_html_join(" ", '<a href="{}">{}</a>', named)
+        return format_html('{} <span class="links">{}</span>', said, beside) if named else said
 
     def _refuse(self, request: HttpRequest, form: BaseForm, problem: Problem) -> None:
         if isinstance(problem, BulkFailure):

@@ -257,6 +257,9 @@ def test_sessions_end_when_idle_after_twelve_hours_and_by_their_operator(
         other.get_by_label("Code").fill(codes[0])
         other.get_by_role("button", name="Continue").click()
         expect_console(other)
+        # A link within a sentence stays there.
+        within = other.get_by_role("link", name="remove it and add a new one")
+        expect(within).to_have_css("float", "none")
         put_away(other)
         open_own_page(page)
         ends = page.get_by_role("button", name=re.compile("^End the session"))
