@@ -18,6 +18,7 @@ from config.console.lists.columns import ChoiceFilter, moment, person
 class Disconnect(BulkAction):
     name = "disconnect"
     label = "Disconnect"
+    question = "Disconnect {row.user} from {row.provider}?"
     message = "Connections removed: {number}."
     destructive = True
 
@@ -94,6 +95,7 @@ class ConnectionAdmin(ConsoleAdmin):
 class Retry(BulkAction):
     name = "retry"
     label = "Try again"
+    question = "Try again to revoke the grant at {row.provider}?"
     message = "Revocations started again: {number}."
 
     def available(self, target: ConnectionRevocation, *, by: HttpRequest) -> bool:
@@ -109,6 +111,7 @@ class Retry(BulkAction):
 class Dismiss(BulkAction):
     name = "dismiss"
     label = "Forget"
+    question = "Forget the grant at {row.provider}?"
     message = "Revocations forgotten: {number}."
     destructive = True
 

@@ -19,6 +19,7 @@ MINUTES = int(SET_UP_WITHIN.total_seconds() // 60)
 class MakeSetUpCode(OperatorAction):
     name = "set_up_code"
     label = "Make set-up code"
+    question = "Make a set-up code for {name}?"
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
         known = target.is_staff and target.is_active and super().available(target, by=by)
@@ -38,6 +39,7 @@ class MakeSetUpCode(OperatorAction):
 class ResetFactor(OperatorAction):
     name = "reset_factor"
     label = "Reset second factor"
+    question = "Reset the second factor of {name}?"
     destructive = True
 
     def available(self, target: User, *, by: HttpRequest) -> bool:

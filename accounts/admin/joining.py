@@ -108,6 +108,7 @@ class InvitationForm(forms.Form):
 class InvitePeople(Action):
     name = "invite"
     label = "Invite people"
+    question = "Invite people to {name}?"
 
     def form(
         self, target: Client, data: Mapping[str, Any] | None, *, by: HttpRequest
@@ -129,6 +130,7 @@ class InvitePeople(Action):
 class InviteAgain(PersonAction, BulkAction):
     name = "invite"
     label = "Send invitation"
+    question = "Send {name} an invitation?"
     message = "Invitations on their way: {number}."
     form_class = forms.Form
 
@@ -169,6 +171,7 @@ class ImportPeople(Action):
 
     name = "import"
     label = "Import people"
+    question = "Import people into {name}?"
     button = "Preview"
 
     def effects(self, target: Client) -> Iterable[str]:

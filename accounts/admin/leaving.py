@@ -23,6 +23,7 @@ class EmailForm(ReasonForm):
 class ChangeEmail(PersonAction):
     name = "email"
     label = "Change email"
+    question = "Change the email of {name}?"
     form_class = EmailForm
 
     def effects(self, target: User) -> Iterable[str]:
@@ -47,6 +48,7 @@ class MoveForm(ReasonForm):
 class Move(PersonAction):
     name = "move"
     label = "Move to another client"
+    question = "Move {name} to another client?"
     form_class = MoveForm
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
@@ -94,6 +96,7 @@ class ErasureForm(ReasonForm):
 class Erase(PersonAction):
     name = "erase"
     label = "Erase"
+    question = "Erase {name}?"
     form_class = ErasureForm
     destructive = True
     locks_out = True

@@ -71,6 +71,7 @@ class NewOperator(Action):
 class MakeOperator(OperatorAction):
     name = "operator"
     label = "Make operator"
+    question = "Make {name} an operator?"
     form_class = RolesForm
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
@@ -91,6 +92,7 @@ class MakeOperator(OperatorAction):
 class ChangeRoles(OperatorAction):
     name = "roles"
     label = "Change roles"
+    question = "Change the roles of {name}?"
     form_class = RolesForm
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
@@ -113,6 +115,7 @@ class ChangeRoles(OperatorAction):
 class DismissOperator(OperatorAction):
     name = "dismiss"
     label = "Remove operator access"
+    question = "Remove operator access from {name}?"
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
         return target.is_staff and super().available(target, by=by)

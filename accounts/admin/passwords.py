@@ -22,6 +22,7 @@ HOURS = int(LIFETIMES[PasswordLink.Kind.ONE_TIME].total_seconds() // 3600)
 class SendReset(PersonAction):
     name = "reset"
     label = "Send reset mail"
+    question = "Send {name} a reset mail?"
     form_class = forms.Form
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
@@ -44,6 +45,7 @@ class SetOneTimePassword(PersonAction):
 
     name = "one_time"
     label = "Set one-time password"
+    question = "Set a one-time password for {name}?"
     form_class = ReasonForm
     destructive = True
     locks_out = True

@@ -20,6 +20,7 @@ class RevokeAll(PersonAction, BulkAction):
 
     name = "revoke"
     label = "End all sessions"
+    question = "End all sessions of {name}?"
     message = "All sessions {whose} are ended: {number}."
     destructive = True
 
@@ -35,6 +36,7 @@ class RevokeAll(PersonAction, BulkAction):
 class Disable(PersonAction, BulkAction):
     name = "disable"
     label = "Disable"
+    question = "Disable {name}?"
     message = "People disabled: {rows}; sessions ended: {number}."
     destructive = True
     locks_out = True
@@ -55,6 +57,7 @@ class Disable(PersonAction, BulkAction):
 class Enable(PersonAction):
     name = "enable"
     label = "Enable"
+    question = "Enable {name}?"
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
         return not target.is_active and super().available(target, by=by)

@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 
 from accounts.admin.audit import events_about
 from accounts.admin.large_lists import THEIRS, LargeList
+from accounts.device_names import in_a_sentence
 from accounts.models import RefreshToken, Session
 from accounts.models.sessions import live_tokens
 from accounts.sessions.revocation import end_session
@@ -28,6 +29,12 @@ class EndSession(BulkAction):
     label = "End session"
     message = "Sessions ended: {number}."
     destructive = True
+
+    def title(self, target: Session | None, name: str) -> str:
+        if target is None:
+            return self.label
+        device = in_a_sentence(target.device) or "an unknown device"
+        return f"Sign {target.user} out of {device}?"
 
     def available(self, target: Session, *, by: HttpRequest) -> bool:
         return target.ended_at is None

@@ -34,6 +34,7 @@ class Retry(BulkAction):
 
     name = "retry"
     label = "Retry failed jobs"
+    question = "Retry the failed job {name}?"
 
     def available(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
         return target.status == "failed"
@@ -68,6 +69,7 @@ class RetryAlike(Action):
 
     name = "retry_alike"
     label = "Retry all failed of this task"
+    question = "Retry all failed jobs of {row.task_name}?"
     atomic = False
 
     def available(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
@@ -87,6 +89,7 @@ class RetryAlike(Action):
 class Discard(BulkAction):
     name = "discard"
     label = "Discard failed jobs"
+    question = "Discard the failed job {name}?"
     message = "Jobs discarded: {number}."
     destructive = True
 

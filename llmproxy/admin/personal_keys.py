@@ -20,6 +20,7 @@ from usage.periods import Period
 class EndKey(BulkAction):
     name = "end"
     label = "End key"
+    question = "End the key {row.name} of {row.user}?"
     message = "Personal keys ended: {number}."
     destructive = True
 

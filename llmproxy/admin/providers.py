@@ -78,6 +78,7 @@ class AddProvider(Action):
 class ChangeProvider(Action):
     name = "terms"
     label = "Change provider"
+    question = "Change the provider {name}?"
     form_class = ChangedTermsForm
 
     def available(self, target: Provider, *, by: HttpRequest) -> bool:
@@ -108,7 +109,7 @@ class ChangeProvider(Action):
 class SwitchOff(Action):
     name = "off"
     label = "Switch off"
-    question = "Switch {name} off?"
+    question = "Switch off {name}?"
     destructive = True
 
     def available(self, target: Provider, *, by: HttpRequest) -> bool:
@@ -130,6 +131,7 @@ class SwitchOff(Action):
 class SwitchOn(Action):
     name = "on"
     label = "Switch on"
+    question = "Switch on {name}?"
 
     def available(self, target: Provider, *, by: HttpRequest) -> bool:
         return not target.is_on

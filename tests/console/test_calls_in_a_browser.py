@@ -45,7 +45,7 @@ def test_a_call_in_flight_is_found_from_the_front_page_and_ended(
         expect(page.locator("#result_list tbody tr")).to_have_count(1)
         page.get_by_role("link", name="End the call").click()
         page.get_by_label("Reason").fill("Loops.")
-        page.get_by_role("button", name="End calls").click()
+        page.get_by_role("button", name="End this call").click()
         expect(page.locator(".messagelist")).to_contain_text("Calls told to end: 1.")
         expect(page.locator("#result_list")).to_contain_text("Told to end")
     told = UsageRecord.objects.get(told_to_end_at__isnull=False)
@@ -68,7 +68,7 @@ def test_an_extra_allowance_takes_a_number_and_a_reason(
         expect(page.locator("section.usage")).to_contain_text("125 k")
         page.get_by_role("link", name="End it").click()
         page.get_by_label("Reason").fill("Done.")
-        page.get_by_role("button", name="End override").click()
+        page.get_by_role("button", name="End the extra allowance").click()
         expect(page.locator(".messagelist")).to_contain_text("has ended")
     assert Override.objects.get(user=person).is_extra
 

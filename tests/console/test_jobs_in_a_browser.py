@@ -104,7 +104,7 @@ support: grant an override and end it
     find person-5@acme.test
     open End it
     fill Reason = Done.
-    press End override
+    press End the override
     told has ended
 support: stop calls and restart them
     find person-0@acme.test
@@ -120,7 +120,7 @@ support: end a session
     find person-1@acme.test
     open End session
     fill Reason = Laptop lost.
-    press End session
+    press Sign person-1@acme.test out
     told ended
 support: end all sessions
     find person-2@acme.test
@@ -137,7 +137,7 @@ owner: a one-time password
     find person-4@acme.test
     act Set one-time password
     fill Reason = No mail arrives.
-    press Set one-time password
+    press Set a one-time password
     see One-time password
 licensing: usage by person, client, day and model
     menu Usage & money
@@ -255,7 +255,7 @@ licensing: a provider off and on
     open third
     act Switch off
     fill Reason = Unwell.
-    press Switch third off
+    press Switch off third
     told third
     act Switch on
     fill Reason = Well again.
@@ -295,7 +295,7 @@ support: personal keys
     open Editor
     act End key
     fill Reason = Leaked.
-    press End key
+    press End the key
     told ended
 support: nights, and alerts of caps
     menu Jobs & nights

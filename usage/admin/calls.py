@@ -28,6 +28,7 @@ class StopForm(ReasonForm):
 class StopModelCalls(PersonAction, BulkAction):
     name = "stop_calls"
     label = "Stop model calls"
+    question = "Stop model calls by {name}?"
     message = "Model calls {whose} are stopped; running calls that end now: {number}."
     form_class = StopForm
     destructive = True
@@ -47,6 +48,7 @@ class StopModelCalls(PersonAction, BulkAction):
 class RestartModelCalls(PersonAction, BulkAction):
     name = "restart_calls"
     label = "Restart model calls"
+    question = "Let {name} call models again?"
     message = "Model calls {whose} work again."
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
@@ -63,6 +65,7 @@ class RestartModelCalls(PersonAction, BulkAction):
 class EndCall(BulkAction):
     name = "end"
     label = "End calls"
+    question = "End this call of {row.user} to {row.model}?"
     message = "Calls told to end: {number}."
     destructive = True
 

@@ -87,6 +87,9 @@ class EndOverride(Action):
     label = "End override"
     destructive = True
 
+    def title(self, target: Override, name: str) -> str:
+        return f"End the {_kind(target)} of {target.user}?"
+
     def available(self, target: Override, *, by: HttpRequest) -> bool:
         return target.ends_at > timezone.now()
 
