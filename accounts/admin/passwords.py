@@ -8,7 +8,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
-from accounts.admin.person_action import ENDS, PersonAction
+from accounts.admin.person_action import ENDS, PersonAction, signed_out
 from accounts.models import PasswordLink, User
 from accounts.people.one_time_passwords import set_one_time_password
 from accounts.people.password_links import LIFETIMES, request_link
@@ -67,6 +67,6 @@ class SetOneTimePassword(PersonAction):
                 "password": made.password,
                 "address": settings.BASE_URL + reverse("account:one-time"),
                 "until": instant(made.expires_at),
-                "ended": made.ended,
+                "ended": signed_out(made.ended),
             },
         )

@@ -7,7 +7,7 @@ from django import forms
 from django.http import HttpRequest
 
 from accounts.admin.fields import ClientField
-from accounts.admin.person_action import ENDS, PersonAction
+from accounts.admin.person_action import ENDS, PersonAction, signed_out
 from accounts.models import User
 from accounts.people.access import disable, enable
 from accounts.people.users import add_user
@@ -21,13 +21,15 @@ class RevokeAll(PersonAction, BulkAction):
     name = "revoke"
     label = "End all sessions"
     question = "End all sessions of {name}?"
-    message = "All sessions {whose} are ended: {number}."
     destructive = True
 
     def effects(self, target: User | None) -> Iterable[str]:
         yield ENDS
         yield "They can sign in again at once, with the same password. To keep them out, disable them."
         yield "An operator is also signed out of this console."
+
+    def message(self, whom: str, number: int) -> str:
+        return signed_out(number)
 
     def do_one(self, target: User, **given: Any) -> int:
         return revoke_all(user_id=target.pk, **given)
@@ -37,7 +39,6 @@ class Disable(PersonAction, BulkAction):
     name = "disable"
     label = "Disable"
     question = "Disable {name}?"
-    message = "People disabled: {rows}; sessions ended: {number}."
     destructive = True
     locks_out = True
     undone_by = "enable"
@@ -49,6 +50,9 @@ class Disable(PersonAction, BulkAction):
         yield ENDS
         yield "They cannot sign in until somebody enables them again."
         yield "Their connections to third parties are removed for good."
+
+    def message(self, whom: str, number: int) -> str:
+        return f"{whom} can no longer sign in. {signed_out(number)}"
 
     def do_one(self, target: User, **given: Any) -> int:
         return disable(user_id=target.pk, **given)

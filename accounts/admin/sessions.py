@@ -20,6 +20,7 @@ from accounts.models.sessions import live_tokens
 from accounts.sessions.revocation import end_session
 from config.console.actions import BulkAction
 from config.console.lists.columns import ChoiceFilter, moment, person
+from config.console.template_tags import counted
 
 TOKENS_SHOWN = 20
 
@@ -27,7 +28,6 @@ TOKENS_SHOWN = 20
 class EndSession(BulkAction):
     name = "end"
     label = "End session"
-    message = "Sessions ended: {number}."
     destructive = True
 
     def title(self, target: Session | None, name: str) -> str:
@@ -43,6 +43,9 @@ class EndSession(BulkAction):
         yield "The tokens of this session are refused from the next request on."
         yield "Its running model calls end within 15 seconds."
         yield "The person can sign in again; other sessions go on."
+
+    def message(self, whom: str, number: int) -> str:
+        return f"{counted(number, 'session')} ended."
 
     def do_one(self, target: Session, **given: Any) -> int:
         return end_session(session=target, why=Session.Ended.REVOKED, **given)

@@ -157,8 +157,6 @@ class Action(ABC):
 class BulkAction(Action):
     """An action that lists also offer for several rows: the rule is called for each, in a transaction each."""
 
-    # The message afterwards: {number} is the sum of the results, {rows} their number, {whose} the owner.
-    message: ClassVar[str]
     # The name of the action that reverses it.
     undone_by: ClassVar[str] = ""
 
@@ -171,9 +169,12 @@ class BulkAction(Action):
     def do_all(self, targets: Sequence[Any], **given: Any) -> str:
         """Calls the rule for each target; returns the message."""
         number = apply_to_each(targets, lambda each: self.do_one(each, **given))
-        rows = len(targets)
-        whose = f"of {targets[0]}" if rows == 1 else f"of {rows} people"
-        return self.message.format(number=number, rows=rows, whose=whose)
+        whom = str(targets[0]) if len(targets) == 1 else f"{len(targets):,} people"
+        return self.message(whom, number)
+
+    def message(self, whom: str, number: int) -> str:
+        """Returns the message afterwards; ``whom`` are the people, ``number`` is the sum of the results."""
+        raise NotImplementedError
 
     @abstractmethod
     def do_one(self, target: Any, *args: Any, **given: Any) -> int:

@@ -59,7 +59,7 @@ def test_one_call_is_ended_with_a_reason(console: Browser, operator: User, world
     refused = console.post(ending, {"reason": ""})
     assert list(refused.context["form"].errors) == ["reason"]
     done = console.post(ending, {"reason": "Loops."}, follow=True)
-    assert "Calls told to end: 1." in done.content.decode()
+    assert "1 call will end within 15 seconds." in done.content.decode()
     call.refresh_from_db()
     assert call.told_to_end_at is not None
     event = AuditEvent.objects.get(action="user:model_call_ended")
@@ -75,7 +75,7 @@ def test_several_calls_are_ended_at_once(console: Browser, world: World) -> None
     done = console.post(
         several, {"target": [call.pk for call in calls], "reason": "Loops."}, follow=True
     )
-    assert "Calls told to end: 3." in done.content.decode()
+    assert "3 calls will end within 15 seconds." in done.content.decode()
     assert UsageRecord.objects.filter(told_to_end_at__isnull=False).count() == 3
 
 
@@ -89,7 +89,7 @@ def test_a_persons_calls_are_stopped_and_restarted_from_their_page(
     done = console.post(
         act(person, "stop_calls"), {"reason": "Runs wild.", "ends_at": ""}, follow=True
     )
-    assert "running calls that end now: 1" in done.content.decode()
+    assert "can no longer call models. 1 call will end within 15 seconds." in done.content.decode()
     assert Stop.objects.get(user=person).ends_at is None
     page = shown(console, act(person, "change"))
     assert "Model calls are stopped" in page
@@ -119,7 +119,7 @@ def test_several_people_are_stopped_at_once(console: Browser, world: World) -> N
     several = reverse("admin:accounts_user_stop_calls_several")
     targets = [person.pk for person in world.people[:3]]
     done = console.post(several, {"target": targets, "reason": "x", "ends_at": ""}, follow=True)
-    assert "running calls that end now: 3" in done.content.decode()
+    assert "3 calls will end within 15 seconds." in done.content.decode()
     assert Stop.objects.count() == 3
 
 

@@ -49,7 +49,7 @@ support: invite people
     act Invite people
     fill Emails = ada@acme.test
     press Invite people
-    told Invitations on their way: 1
+    told 1 person invited
 support: find a person by a part, and by the beginning of an id
     find person-3
     see person-3@acme.test
@@ -111,11 +111,11 @@ support: stop calls and restart them
     act Stop model calls
     fill Reason = Loops.
     press Stop model calls
-    told are stopped; running calls that end now: 1
+    told can no longer call models. 1 call will end
     act Restart model calls
     fill Reason = Mended.
     press Restart model calls
-    told work again
+    told can call models again
 support: end a session
     find person-1@acme.test
     open End session
@@ -127,7 +127,7 @@ support: end all sessions
     act End all sessions
     fill Reason = Laptop lost.
     press End all sessions
-    told are ended: 1
+    told Signed out everywhere (1 device)
 support: send a mail to reset a password
     find person-4@acme.test
     act Send reset mail
@@ -202,7 +202,7 @@ support: a failed job
     act Retry failed jobs
     fill Reason = The mail server is back.
     press Retry failed jobs
-    told Jobs queued again: 1
+    told 1 job queued again
 auditor: the audit log by a reason, and its export
     menu Audit
     fill Search = Laptop lost.
@@ -558,7 +558,7 @@ def test_five_jobs_are_done_by_keyboard_alone(base_url: str, office: World) -> N
         keys.open("Restart")
         keys.skip()
         keys.reason("Mended.", "Restart model calls")
-        expect(page.locator(".message.success")).to_contain_text("work again")
+        expect(page.locator(".message.success")).to_contain_text("can call models again")
 
         page, keys = begin("licensing")
         keys.find("Borealis <script>")

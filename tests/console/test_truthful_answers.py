@@ -67,7 +67,7 @@ def test_an_answer_links_its_event_for_those_who_may_read_it(
     operator.put_roles({Role.RELEASE})
     retry = reverse("admin:procrastinate_procrastinatejob_retry", args=[world.job_id])
     message = said(console.post(retry, {"reason": "Again."}, follow=True).content.decode())
-    assert "Jobs queued again: 1." in message
+    assert "1 job queued again." in message
     assert "Audit entry" not in message
 
 
