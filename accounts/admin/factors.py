@@ -27,7 +27,7 @@ class MakeSetUpCode(OperatorAction):
 
     def effects(self, target: User) -> Iterable[str]:
         yield f"A code is shown to you once. With it and their password {target} sets up a second factor."
-        yield f"It is good once, for {MINUTES} minutes, and voids an earlier one."
+        yield f"It works once, for {MINUTES} minutes; an earlier one stops working."
 
     def do(self, target: User, **given: Any) -> OneTimeResult:
         code = make_set_up_code(user_id=target.pk, **given)

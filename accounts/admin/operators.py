@@ -57,7 +57,8 @@ class NewOperator(Action):
 
     def effects(self, target: None) -> Iterable[str]:
         yield "They get a mail that says who added them and where to begin. It holds no link that signs anybody in."
-        yield "You are shown a set-up code once. Tell it to them: with it they choose a password and set up a factor."
+        yield "You are shown a set-up code once. Read it to them on a call."
+        yield "With it they choose a password and set up a second factor."
 
     def do(self, target: None, *, email: str, **given: Any) -> OneTimeResult:
         code = add_by_code(email=email, **given)

@@ -56,7 +56,7 @@ class SetOneTimePassword(PersonAction):
     def effects(self, target: User) -> Iterable[str]:
         yield ENDS
         yield "Their password stops working. A one-time password takes its place and is shown to you once."
-        yield f"Tell it to them. Within {HOURS} hours they choose a new password with it on a page of this service."
+        yield f"Read it to them on a call. Within {HOURS} hours they choose a new password with it."
         yield "They get a mail about it, without the password."
 
     def do(self, target: User, **given: Any) -> OneTimeResult:

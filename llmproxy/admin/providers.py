@@ -200,11 +200,12 @@ class ProviderAdmin(ConsoleAdmin):
 
     @admin.display(description=f"calls of {MINUTES} minutes")
     def health(self, provider: Provider) -> str:
-        found = health_of([provider.name], now=timezone.now())[provider.name]
+        now = timezone.now()
+        found = health_of([provider.name], now=now)[provider.name]
         said = [f"{found.answered:,} answered, {found.failed:,} failed"]
         said += [
-            f"{model} is paused for {each.seconds} s"
-            + (" at its own request" if each.is_asked else "")
+            f"no calls for {model} until {each.until(now):%H:%M} UTC"
+            + (", as it asked" if each.is_asked else "")
             for model, each in found.cooling.items()
         ]
         return "; ".join(said)

@@ -61,7 +61,7 @@ def test_an_extra_allowance_takes_a_number_and_a_reason(
     with desk(base_url, operator) as page:
         page.goto(reverse("admin:accounts_user_change", args=[person.pk]))
         page.get_by_role("link", name="Grant an extra allowance").click()
-        expect(page.get_by_label("addition this month")).to_be_checked()
+        expect(page.get_by_label("Adds to it")).to_be_checked()
         page.get_by_label("Monthly output tokens").fill("25000")
         page.get_by_label("Reason").fill("A large report.")
         page.get_by_role("button", name="Grant override").click()
