@@ -550,7 +550,7 @@ def test_five_jobs_are_done_by_keyboard_alone(base_url: str, office: World) -> N
         keys.act("Stop model calls")
         keys.skip()
         keys.reason("Loops.", "Stop model calls")
-        expect(page.locator(".message.success")).to_contain_text("are stopped")
+        expect(page.locator(".message.success")).to_contain_text("can no longer call models")
 
         page, keys = begin("support")
         keys.find(person)

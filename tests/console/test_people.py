@@ -309,7 +309,7 @@ def test_the_page_shows_abandoned_calls_and_alerts(console: Browser, world: Worl
     )
     text = " ".join(console.get(address).content.decode().split())
     assert f">{left} disconnected</a>" in text
-    assert f"many abandoned calls, {now:%Y-%m-%d}</a>, 25 against 20" in text
+    assert f"many abandoned calls on {now:%-d %B}: 25</a>" in text
     alerts = console.get(reverse("admin:usage_alert_changelist"), {"kind__exact": "abandoned"})
     assert [alert.used for alert in alerts.context["cl"].result_list] == [25]
 
