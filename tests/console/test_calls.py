@@ -146,6 +146,8 @@ def test_an_extra_allowance_is_granted_seen_and_withdrawn(console: Browser, worl
     assert f"{address}?user={person.pk}&amp;on_top=yes" in page
     asked = console.get(f"{address}?user={person.pk}&on_top=yes")
     assert asked.context["form"].initial["on_top"] == "yes"
+    for said in ("<legend>Type</legend>", "Replaces the plan", "Adds to it"):
+        assert said in asked.content.decode()
     ends_at = asked.context["form"].initial["ends_at"]
     given = {
         "user": person.pk,
@@ -221,6 +223,7 @@ def test_a_call_is_told_as_a_story_with_the_attempts_before_it(
         settled_at=at + timedelta(seconds=8),
         reasoning_tokens=30,
         end="client_gone",
+        source="counted",
     )
     text = shown(console, reverse("admin:usage_usagerecord_change", args=[call.pk]))
     steps = [
@@ -241,6 +244,7 @@ def test_a_call_is_told_as_a_story_with_the_attempts_before_it(
         "Up to 11 in and 5 out ($0.001500) are billed to the client, not to the person’s cap.",
         f"Charged {call.input_tokens + call.output_tokens:,} tokens.",
         " out released.",
+        "Counted during delivery.",
         "1 earlier attempt broke off",
         "1.00 s after it was sent",
         "took <b>8.00 s</b>",

@@ -122,7 +122,7 @@ def test_a_password_alone_opens_the_set_up_page_and_nothing_else(half: Browser) 
         assert sent(half, page).startswith(SET_UP)
     assert sent(half, APP) == SET_UP
     page = half.get(SET_UP)
-    assert b"set-up code" in page.content
+    assert b"Ask an owner for a set-up code. It works once, for 30 minutes." in page.content
     assert b"passkey-register-button" not in page.content
     # Neither the pages of its roles nor what needs attention there.
     assert b"/admin/accounts/" not in page.content
