@@ -17,15 +17,25 @@ SYSTEMS = (
 )  # fmt: skip
 # A shell says ``Shell/4.8.2 (Windows 11)``, with anything behind it.
 SHELL = re.compile(r"Shell/([\w.+-]{1,40})(?: \(([\w .+-]{1,40})[);])?")
+# What a shell says as browsers do, by its name.
+AS_BROWSERS = {"Macintosh": "Mac", "Windows NT 10.0": "Windows", "X11": "Linux"}
+# Devices, unlike systems, have an article in a sentence.
+DEVICE = re.compile(r"(?<= on )(?=(Mac|iPhone|iPad)\b)")
 
 
 def device_name(agent: str) -> str:
     """The browser or shell of a ``User-Agent``, and its system; "" for one that says neither."""
     if shell := SHELL.match(agent):
-        name, system = f"Shell {shell[1]}", shell[2] or _first(SYSTEMS, agent)
+        name, system = f"Shell {shell[1]}", AS_BROWSERS.get(shell[2], shell[2])
+        system = system or _first(SYSTEMS, agent)
     else:
         name, system = _first(BROWSERS, agent), _first(SYSTEMS, agent)
     return " on ".join(filter(None, (name, system)))
+
+
+def in_a_sentence(name: str) -> str:
+    """The name of a device as a sentence has it: "Safari on an iPhone"."""
+    return DEVICE.sub(lambda found: "a " if found[1] == "Mac" else "an ", name)
 
 
 def _first(names: tuple[tuple[str, str], ...], agent: str) -> str:

@@ -8,9 +8,11 @@ from django.conf import settings
 from django.db.models import Exists, OuterRef, QuerySet
 
 from config.platform.attention import Finding, Kind, Level, kinds
+from llmproxy.catalogue import readiness
 from llmproxy.catalogue.health import MINUTES, health_of
 from llmproxy.catalogue.member_names import member_warnings
 from llmproxy.catalogue.vendors import fetching_warning
+from llmproxy.dialects.protocol import RouteKey
 from llmproxy.models import LanguageModel, Provider, Route
 from usage.models import Budget
 
@@ -42,16 +44,32 @@ def providers(now: datetime) -> Iterator[Finding]:
         if health.cooling or (health.failed >= FAILURES and health.failed >= health.answered):
             routes = Route.objects.filter(provider=rows[name]).select_related("model", "provider")
             paused = routes.filter(provider_name__in=health.cooling) if health.cooling else routes
+            coolings = health.cooling.values()
             yield Finding(
                 pk=rows[name].pk,
                 provider=rows[name],
                 health=health,
-                seconds=max((each.seconds for each in health.cooling.values()), default=0),
-                asked=any(each.is_asked for each in health.cooling.values()),
+                until=max((each.until(now) for each in coolings), default=None),
+                next=_next(paused, now=now) if health.cooling else None,
                 route=paused.first(),
                 level=Level.WATCH if health.answered else Level.ACT,
                 whom=f"{health.failed:,} failed in {MINUTES} min",
             )
+
+
+def _next(paused: QuerySet[Route], *, now: datetime) -> Provider | None:
+    """Returns the provider that answers in place of all paused routes, if there is a single one."""
+    answering = set()
+    for route in paused:
+        others = route.model.routes.filter(provider__is_on=True).exclude(pk__in=paused)
+        ready = (
+            other
+            for other in others.select_related("provider").order_by("order")
+            if not readiness.shown(RouteKey(other.provider.name, other.provider_name), now=now)
+        )
+        found = next(ready, None)
+        answering.add(found.provider if found else None)
+    return answering.pop() if len(answering) == 1 else None
 
 
 def fetching(rows: QuerySet[Provider], now: datetime) -> Iterator[Finding]:

@@ -52,7 +52,7 @@ def alert(alert: Alert) -> None:
 def alerts(alerts: Sequence[Alert]) -> None:
     """Queues one mail about many people."""
     lines = [
-        f"- {_name_of(each.user)}: {_numbers(each)} {each.period}"
+        f"- {_name_of(each.user)}: {_numbers(each)}"
         for each in alerts[:PEOPLE_NAMED]
         if each.user is not None
     ]
@@ -64,11 +64,7 @@ def alerts(alerts: Sequence[Alert]) -> None:
 
 def used_up(client: Client, alerts: Sequence[Alert]) -> None:
     """Queues the mail to a client's administrators that people of theirs have used up a monthly cap."""
-    lines = [
-        f"- {each.user.email}: {_numbers(each)} {each.period:%Y-%m}"
-        for each in alerts
-        if each.user is not None
-    ]
+    lines = [f"- {each.user.email}: {_numbers(each)}" for each in alerts if each.user is not None]
     end = Period(month=alerts[0].period, day=alerts[0].period).next_month
     values = {"client": client, "number": len(alerts), "lines": lines, "end": end}
     mail = render_to_string("usage/mail/client_used_up.txt", values)
@@ -107,12 +103,14 @@ def _name_of(user: User) -> str:
 
 
 def _numbers(alert: Alert) -> str:
+    day = f"on {alert.period:%-d %B}"
     if alert.kind == Alert.Kind.ABANDONED:
-        return f"{alert.used:,} calls abandoned within an hour of"
+        return f"{alert.used:,} calls abandoned within an hour {day}"
     if alert.kind == Alert.Kind.UNREAD:
-        return f"{alert.used:,} answers that could not be read within an hour of"
+        return f"{alert.used:,} answers that could not be read within an hour {day}"
     if alert.kind == Alert.Kind.REPORT:
-        return f"{alert.used:,} tokens reported, {alert.cap:,} plausible, for a call of"
+        return f"{alert.used:,} tokens reported, {alert.cap:,} plausible, for a call {day}"
+    if alert.kind == Alert.Kind.DAY:
+        return f"{alert.used:,} of {alert.cap:,} tokens {day}"
     kind = USED_UP.get(alert.kind, alert.kind)
-    limit = "limit of" if alert.kind == Alert.Kind.DAY else f"{kind} of the month of"
-    return f"{alert.used:,} of {alert.cap:,} tokens, {limit}"
+    return f"{alert.used:,} of {alert.cap:,} {kind} tokens in {alert.period:%B}"

@@ -22,6 +22,7 @@ class AlertEmailForm(forms.Form):
 class SetAlertEmail(Action):
     name = "alert_email"
     label = "Set alert email"
+    question = "Change the alert email of {name}?"
     form_class = AlertEmailForm
 
     def effects(self, target: Client) -> Iterable[str]:

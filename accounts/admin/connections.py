@@ -13,17 +13,21 @@ from accounts.models import Connection, ConnectionRevocation, User
 from config.console.actions import BulkAction
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import ChoiceFilter, moment, person
+from config.console.template_tags import counted
 
 
 class Disconnect(BulkAction):
     name = "disconnect"
     label = "Disconnect"
-    message = "Connections removed: {number}."
+    question = "Disconnect {row.user} from {row.provider}?"
     destructive = True
 
     def effects(self, target: Connection | None) -> Iterable[str]:
         yield "The grant is deleted here at once, and revoked at the provider as soon as the provider answers."
         yield "The person can connect again."
+
+    def message(self, whom: str, number: int) -> str:
+        return f"{counted(number, 'connection')} removed."
 
     def do_one(self, target: Connection, **given: Any) -> int:
         try:
@@ -94,13 +98,16 @@ class ConnectionAdmin(ConsoleAdmin):
 class Retry(BulkAction):
     name = "retry"
     label = "Try again"
-    message = "Revocations started again: {number}."
+    question = "Try again to revoke the grant at {row.provider}?"
 
     def available(self, target: ConnectionRevocation, *, by: HttpRequest) -> bool:
         return target.gave_up_at is not None
 
     def effects(self, target: ConnectionRevocation | None) -> Iterable[str]:
         yield "The revocation is sent again at once, and then at growing intervals for another two weeks."
+
+    def message(self, whom: str, number: int) -> str:
+        return f"{counted(number, 'revocation')} started again."
 
     def do_one(self, target: ConnectionRevocation, **given: Any) -> int:
         return retry(revocation_id=target.pk, **given)
@@ -109,12 +116,15 @@ class Retry(BulkAction):
 class Dismiss(BulkAction):
     name = "dismiss"
     label = "Forget"
-    message = "Revocations forgotten: {number}."
+    question = "Forget the grant at {row.provider}?"
     destructive = True
 
     def effects(self, target: ConnectionRevocation | None) -> Iterable[str]:
         yield "The token that could revoke this grant is deleted."
         yield "If the provider still accepts the grant, only the person can end it, at the provider."
+
+    def message(self, whom: str, number: int) -> str:
+        return f"{counted(number, 'revocation')} forgotten."
 
     def do_one(self, target: ConnectionRevocation, **given: Any) -> int:
         return dismiss(revocation_id=target.pk, **given)

@@ -19,6 +19,7 @@ MINUTES = int(SET_UP_WITHIN.total_seconds() // 60)
 class MakeSetUpCode(OperatorAction):
     name = "set_up_code"
     label = "Make set-up code"
+    question = "Make a set-up code for {name}?"
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
         known = target.is_staff and target.is_active and super().available(target, by=by)
@@ -26,7 +27,7 @@ class MakeSetUpCode(OperatorAction):
 
     def effects(self, target: User) -> Iterable[str]:
         yield f"A code is shown to you once. With it and their password {target} sets up a second factor."
-        yield f"It is good once, for {MINUTES} minutes, and voids an earlier one."
+        yield f"It works once, for {MINUTES} minutes; an earlier one stops working."
 
     def do(self, target: User, **given: Any) -> OneTimeResult:
         code = make_set_up_code(user_id=target.pk, **given)
@@ -38,6 +39,7 @@ class MakeSetUpCode(OperatorAction):
 class ResetFactor(OperatorAction):
     name = "reset_factor"
     label = "Reset second factor"
+    question = "Reset the second factor of {name}?"
     destructive = True
 
     def available(self, target: User, *, by: HttpRequest) -> bool:

@@ -19,6 +19,7 @@ from accounts.people.invitations import (
     MOST_PEOPLE,
     NOT_ACCEPTED,
     Fate,
+    Outcome,
     emails_in,
     invite,
     invite_again,
@@ -28,6 +29,7 @@ from accounts.people.operators import IS_AN_OPERATOR, may_touch
 from accounts.people.password_links import LIFETIMES
 from config.console.actions import Action, BulkAction, Preview, Result
 from config.console.lists.columns import ChoiceFilter
+from config.console.template_tags import counted
 
 HOURS = int(LIFETIMES[PasswordLink.Kind.INVITATION].total_seconds() // 3600)
 LINK = f"They get a mail with a link to set a password; it works once, and for {HOURS} hours."
@@ -108,6 +110,7 @@ class InvitationForm(forms.Form):
 class InvitePeople(Action):
     name = "invite"
     label = "Invite people"
+    question = "Invite people to {name}?"
 
     def form(
         self, target: Client, data: Mapping[str, Any] | None, *, by: HttpRequest
@@ -121,15 +124,13 @@ class InvitePeople(Action):
 
     def do(self, target: Client, *, emails: Any, **given: Any) -> Result:
         done = invite(named=emails_in(emails), client=target, **given)
-        left = f" {done.left} were here already and got none." if done.left else ""
-        said = f"Invitations on their way: {done.invited}."
-        return Result(said, target, f"People added: {done.added}.{left}")
+        return Result(_invited(done.invited), target, _unchanged(done))
 
 
 class InviteAgain(PersonAction, BulkAction):
     name = "invite"
     label = "Send invitation"
-    message = "Invitations on their way: {number}."
+    question = "Send {name} an invitation?"
     form_class = forms.Form
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
@@ -138,6 +139,9 @@ class InviteAgain(PersonAction, BulkAction):
     def effects(self, target: User | None) -> Iterable[str]:
         yield LINK
         yield "A link that was sent before stops working."
+
+    def message(self, whom: str, number: int) -> str:
+        return _invited(number)
 
     def do_one(self, target: User, **given: Any) -> int:
         return invite_again(user_ids=[target.pk], **given)
@@ -169,6 +173,7 @@ class ImportPeople(Action):
 
     name = "import"
     label = "Import people"
+    question = "Import people into {name}?"
     button = "Preview"
 
     def effects(self, target: Client) -> Iterable[str]:
@@ -188,9 +193,23 @@ class ImportPeople(Action):
             done = import_people(
                 text=given["text"], client=target, invited=given["invited"], by=by, now=now
             )
-            more = f"Invitations on their way: {done.invited}; left as they were: {done.left}."
-            return Result(f"People added: {done.added}.", target, more)
+            invited = _invited(done.invited) if given["invited"] else ""
+            said = f"{counted(done.added, 'person', 'people')} added."
+            return Result(said, target, f"{invited} {_unchanged(done)}".strip())
         return _foreseen(read(given["file"].read()), target, invited=given["invited"])
+
+
+def _invited(number: int) -> str:
+    return f"{counted(number, 'person', 'people')} invited."
+
+
+def _unchanged(done: Outcome) -> str:
+    """Returns the lines of a list that invited nobody, by their cause."""
+    lines = (
+        (done.repeated, "repeated line ignored", "repeated lines ignored"),
+        (done.left - done.repeated, "person was here already", "people were here already"),
+    )
+    return " ".join(f"{counted(number, *words)}." for number, *words in lines if number)
 
 
 def _foreseen(text: str, client: Client, *, invited: bool) -> Preview:

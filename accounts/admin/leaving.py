@@ -8,7 +8,7 @@ from django import forms
 from django.http import HttpRequest
 
 from accounts.admin.fields import NAME, ClientField
-from accounts.admin.person_action import ENDS, PersonAction
+from accounts.admin.person_action import ENDS, PersonAction, signed_out
 from accounts.audit import Actor
 from accounts.models import Client, User
 from accounts.people.erasure import erase_user, preview
@@ -23,6 +23,7 @@ class EmailForm(ReasonForm):
 class ChangeEmail(PersonAction):
     name = "email"
     label = "Change email"
+    question = "Change the email of {name}?"
     form_class = EmailForm
 
     def effects(self, target: User) -> Iterable[str]:
@@ -47,6 +48,7 @@ class MoveForm(ReasonForm):
 class Move(PersonAction):
     name = "move"
     label = "Move to another client"
+    question = "Move {name} to another client?"
     form_class = MoveForm
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
@@ -73,9 +75,8 @@ class Move(PersonAction):
         self, target: User, *, client: Client | None, reason: str, by: Actor, now: datetime
     ) -> Result:
         ended = move_user(user_id=target.pk, client=client, reason=reason, by=by, now=now)
-        return Result(
-            f"{target} belongs to {client or 'no client'} now; sessions ended: {ended}.", target
-        )
+        said = f"{target} belongs to {client or 'no client'} now."
+        return Result(said, target, signed_out(ended))
 
 
 class ErasureForm(ReasonForm):
@@ -94,6 +95,7 @@ class ErasureForm(ReasonForm):
 class Erase(PersonAction):
     name = "erase"
     label = "Erase"
+    question = "Erase {name}?"
     form_class = ErasureForm
     destructive = True
     locks_out = True

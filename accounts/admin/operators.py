@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString
 from accounts.admin.person_action import PersonAction
 from accounts.factors.devices import with_factors
 from accounts.models import Operator, Role, User
+from accounts.people.mails import set_up_address
 from accounts.people.roles import add_by_code, change_roles, dismiss_operator, make_operator
 from config.console.actions import Action, OneTimeResult, ReasonForm, Result
 from config.console.base import ConsoleAdmin
@@ -56,12 +57,13 @@ class NewOperator(Action):
 
     def effects(self, target: None) -> Iterable[str]:
         yield "They get a mail that says who added them and where to begin. It holds no link that signs anybody in."
-        yield "You are shown a set-up code once. Tell it to them: with it they choose a password and set up a factor."
+        yield "You are shown a set-up code once. Read it to them on a call."
+        yield "With it they choose a password and set up a second factor."
 
     def do(self, target: None, *, email: str, **given: Any) -> OneTimeResult:
         code = add_by_code(email=email, **given)
-        begin = settings.BASE_URL + reverse("account:one-time")
-        shown = {"code": code, "email": email.lower(), "roles": given["roles"], "begin": begin}
+        shown = {"code": code, "email": email.lower(), "roles": given["roles"]}
+        shown["begin"] = set_up_address()
         shown["is_asked"] = settings.OPERATOR_SECOND_FACTOR
         shown["console"] = settings.BASE_URL + reverse("admin:login")
         return OneTimeResult(template="admin/console/new_operator.html", shown=shown)
@@ -70,6 +72,7 @@ class NewOperator(Action):
 class MakeOperator(OperatorAction):
     name = "operator"
     label = "Make operator"
+    question = "Make {name} an operator?"
     form_class = RolesForm
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
@@ -90,6 +93,7 @@ class MakeOperator(OperatorAction):
 class ChangeRoles(OperatorAction):
     name = "roles"
     label = "Change roles"
+    question = "Change the roles of {name}?"
     form_class = RolesForm
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
@@ -112,6 +116,7 @@ class ChangeRoles(OperatorAction):
 class DismissOperator(OperatorAction):
     name = "dismiss"
     label = "Remove operator access"
+    question = "Remove operator access from {name}?"
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
         return target.is_staff and super().available(target, by=by)

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
-from accounts.admin.person_action import ENDS, PersonAction
+from accounts.admin.person_action import ENDS, PersonAction, signed_out
 from accounts.models import PasswordLink, User
 from accounts.people.one_time_passwords import set_one_time_password
 from accounts.people.password_links import LIFETIMES, request_link
@@ -22,6 +22,7 @@ HOURS = int(LIFETIMES[PasswordLink.Kind.ONE_TIME].total_seconds() // 3600)
 class SendReset(PersonAction):
     name = "reset"
     label = "Send reset mail"
+    question = "Send {name} a reset mail?"
     form_class = forms.Form
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
@@ -44,6 +45,7 @@ class SetOneTimePassword(PersonAction):
 
     name = "one_time"
     label = "Set one-time password"
+    question = "Set a one-time password for {name}?"
     form_class = ReasonForm
     destructive = True
     locks_out = True
@@ -54,7 +56,7 @@ class SetOneTimePassword(PersonAction):
     def effects(self, target: User) -> Iterable[str]:
         yield ENDS
         yield "Their password stops working. A one-time password takes its place and is shown to you once."
-        yield f"Tell it to them. Within {HOURS} hours they choose a new password with it on a page of this service."
+        yield f"Read it to them on a call. Within {HOURS} hours they choose a new password with it."
         yield "They get a mail about it, without the password."
 
     def do(self, target: User, **given: Any) -> OneTimeResult:
@@ -65,6 +67,6 @@ class SetOneTimePassword(PersonAction):
                 "password": made.password,
                 "address": settings.BASE_URL + reverse("account:one-time"),
                 "until": instant(made.expires_at),
-                "ended": made.ended,
+                "ended": signed_out(made.ended),
             },
         )

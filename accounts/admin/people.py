@@ -7,7 +7,7 @@ from django import forms
 from django.http import HttpRequest
 
 from accounts.admin.fields import ClientField
-from accounts.admin.person_action import ENDS, PersonAction
+from accounts.admin.person_action import ENDS, PersonAction, signed_out
 from accounts.models import User
 from accounts.people.access import disable, enable
 from accounts.people.users import add_user
@@ -20,13 +20,16 @@ class RevokeAll(PersonAction, BulkAction):
 
     name = "revoke"
     label = "End all sessions"
-    message = "All sessions {whose} are ended: {number}."
+    question = "End all sessions of {name}?"
     destructive = True
 
     def effects(self, target: User | None) -> Iterable[str]:
         yield ENDS
         yield "They can sign in again at once, with the same password. To keep them out, disable them."
         yield "An operator is also signed out of this console."
+
+    def message(self, whom: str, number: int) -> str:
+        return signed_out(number)
 
     def do_one(self, target: User, **given: Any) -> int:
         return revoke_all(user_id=target.pk, **given)
@@ -35,7 +38,7 @@ class RevokeAll(PersonAction, BulkAction):
 class Disable(PersonAction, BulkAction):
     name = "disable"
     label = "Disable"
-    message = "People disabled: {rows}; sessions ended: {number}."
+    question = "Disable {name}?"
     destructive = True
     locks_out = True
     undone_by = "enable"
@@ -48,6 +51,9 @@ class Disable(PersonAction, BulkAction):
         yield "They cannot sign in until somebody enables them again."
         yield "Their connections to third parties are removed for good."
 
+    def message(self, whom: str, number: int) -> str:
+        return f"{whom} can no longer sign in. {signed_out(number)}"
+
     def do_one(self, target: User, **given: Any) -> int:
         return disable(user_id=target.pk, **given)
 
@@ -55,6 +61,7 @@ class Disable(PersonAction, BulkAction):
 class Enable(PersonAction):
     name = "enable"
     label = "Enable"
+    question = "Enable {name}?"
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
         return not target.is_active and super().available(target, by=by)

@@ -14,11 +14,13 @@ from django.utils.safestring import SafeString
 
 from accounts.admin.audit import events_about
 from accounts.admin.large_lists import THEIRS, LargeList
+from accounts.device_names import in_a_sentence
 from accounts.models import RefreshToken, Session
 from accounts.models.sessions import live_tokens
 from accounts.sessions.revocation import end_session
 from config.console.actions import BulkAction
 from config.console.lists.columns import ChoiceFilter, moment, person
+from config.console.template_tags import counted
 
 TOKENS_SHOWN = 20
 
@@ -26,8 +28,13 @@ TOKENS_SHOWN = 20
 class EndSession(BulkAction):
     name = "end"
     label = "End session"
-    message = "Sessions ended: {number}."
     destructive = True
+
+    def title(self, target: Session | None, name: str) -> str:
+        if target is None:
+            return self.label
+        device = in_a_sentence(target.device) or "an unknown device"
+        return f"Sign {target.user} out of {device}?"
 
     def available(self, target: Session, *, by: HttpRequest) -> bool:
         return target.ended_at is None
@@ -36,6 +43,9 @@ class EndSession(BulkAction):
         yield "The tokens of this session are refused from the next request on."
         yield "Its running model calls end within 15 seconds."
         yield "The person can sign in again; other sessions go on."
+
+    def message(self, whom: str, number: int) -> str:
+        return f"{counted(number, 'session')} ended."
 
     def do_one(self, target: Session, **given: Any) -> int:
         return end_session(session=target, why=Session.Ended.REVOKED, **given)

@@ -23,6 +23,7 @@ from accounts.people.invitations import (
     invite_again,
     judge,
     judge_locked,
+    repeats,
 )
 from config.platform.problems.problem import Fault, InvalidRequest
 
@@ -115,7 +116,8 @@ def import_people(*, text: str, client: Client, invited: bool, by: Actor, now: d
         verdicts = judge_locked(sheet.named, client=client, field="file")
         added = add_new(verdicts, client=client, by=by, now=now)
         sent = invite_again(user_ids=added, by=by, now=now) if invited else 0
-        outcome = Outcome(added=len(added), invited=sent, left=len(verdicts) - len(added))
+        left, repeated = len(verdicts) - len(added), repeats(verdicts)
+        outcome = Outcome(added=len(added), invited=sent, left=left, repeated=repeated)
         if added:
             after = {"added": outcome.added, "invited": sent, "left": outcome.left}
             record("client:people_imported", client, by=by, now=now, after=after)

@@ -78,11 +78,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The numbers of people added, invited, and left unchanged."""
+    """The numbers of people added and invited, and of lines that changed nothing, those repeated among them."""
 
     added: int
     invited: int
     left: int
+    repeated: int
 
 
 def emails_in(text: str) -> list[Named]:
@@ -148,7 +149,13 @@ def invite(*, named: Sequence[Named], client: Client, by: Actor, now: datetime) 
         added = add_new(verdicts, client=client, by=by, now=now)
         waiting = [each.user_id for each in verdicts if each.fate == Fate.WAITING and each.user_id]
         invited = invite_again(user_ids=[*added, *waiting], by=by, now=now)
-    return Outcome(added=len(added), invited=invited, left=len(verdicts) - invited)
+    left, repeated = len(verdicts) - invited, repeats(verdicts)
+    return Outcome(added=len(added), invited=invited, left=left, repeated=repeated)
+
+
+def repeats(verdicts: Sequence[Verdict]) -> int:
+    """The number of lines that name somebody whom an earlier one named."""
+    return sum(each.fate is Fate.TWICE for each in verdicts)
 
 
 def invite_again(*, user_ids: Sequence[UUID], by: Actor, now: datetime) -> int:

@@ -14,6 +14,9 @@ from accounts.models import PasswordLink, RefreshToken, Session, User
 from config.platform.jobs.letters import Letter, letter
 from config.platform.jobs.mail import deliver, queue_for_operators, queue_for_person
 
+# In the address of the page that a new operator is given; to a process of the release before it means nothing.
+SET_UP = "set_up"
+
 
 def token_reused(*, session: Session, evidence: dict[str, Any]) -> None:
     """Informs operators of both uses of a replaced refresh token, without the name of the person."""
@@ -89,9 +92,14 @@ def factor_changed(*, user: User, change: str, now: datetime) -> None:
     _queue("factor", user, change=change, at=now)
 
 
+def set_up_address() -> str:
+    """Returns the page where a new operator chooses a password with their set-up code."""
+    return f"{settings.BASE_URL}{reverse('account:one-time')}?{SET_UP}"
+
+
 def operator_added(*, user: User, roles: list[str], by: str) -> None:
     """Informs a new operator. A colleague tells them the set-up code; the mail holds nothing that lets anybody in."""
-    link = settings.BASE_URL + reverse("account:one-time")
+    link = set_up_address()
     console = settings.BASE_URL + reverse("admin:login")
     given: dict[str, Any] = {"roles": ", ".join(roles), "by": by, "link": link, "console": console}
     given["is_asked"] = settings.OPERATOR_SECOND_FACTOR

@@ -14,6 +14,7 @@ from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 
 from accounts.models import PasswordLink
+from accounts.people.mails import SET_UP
 from accounts.people.one_time_passwords import find_one_time
 from accounts.people.password_links import LinkSpent, find_link, signs_of, use_link
 from accounts.sessions.sign_in import MAX_PASSWORD
@@ -25,9 +26,7 @@ from config.platform.text.forms import password_form
 
 PAGE_POLICY = "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-ONE_TIME_SPENT = (
-    "The email or the one-time password is wrong, or the password has expired. Ask for a new one."
-)
+ONE_TIME_SPENT = "The email or the {} is wrong, or the {} has expired. Ask for a new one."
 
 
 def password_field(
@@ -84,7 +83,6 @@ class OneTimeForm(PasswordForm):
         ),
     )
     one_time = forms.CharField(
-        label="One-time password",
         max_length=100,
         widget=forms.TextInput(
             attrs={
@@ -96,6 +94,11 @@ class OneTimeForm(PasswordForm):
         help_text="23 letters and digits. Dashes and spaces do not matter.",
     )
     field_order = ("email", "one_time", "password", "again")
+
+    def __init__(self, *args: Any, word: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.word = word
+        self.fields["one_time"].label = word.capitalize()
 
 
 class AccountPage(View):
@@ -138,16 +141,16 @@ class PasswordPage(AccountPage):
 
 @method_decorator(csrf_exempt, name="dispatch")
 class OneTimePage(AccountPage):
-    """The page where a one-time password is replaced by a new password."""
+    """The page where a one-time password, or a new operator's set-up code, is replaced by a new password."""
 
     http_method_names = ["get", "head", "post"]
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        return _one_time_page(request, OneTimeForm())
+        return _one_time_page(request, OneTimeForm(word=_given_word(request)))
 
     def post(self, request: HttpRequest) -> HttpResponse:
         now = timezone.now()
-        form = OneTimeForm(request.POST)
+        form = OneTimeForm(request.POST, word=_given_word(request))
         done: HttpResponse | None = None
         try:
             if form.is_valid():
@@ -155,7 +158,8 @@ class OneTimePage(AccountPage):
                 secret = find_one_time(email=email, password=password, now=now)
                 done = _set_password(request, form, secret, now=now)
         except LinkSpent:
-            form.add_error("one_time", ONE_TIME_SPENT)
+            said = ONE_TIME_SPENT.format(form.word, form.word.rpartition(" ")[2])
+            form.add_error("one_time", said)
         return done or _one_time_page(request, form)
 
 
@@ -194,6 +198,11 @@ def _page(request: HttpRequest, link: PasswordLink, form: PasswordForm) -> HttpR
 def _one_time_page(request: HttpRequest, form: OneTimeForm) -> HttpResponse:
     form.focus()
     return render(request, "account/one_time.html", {"form": form})
+
+
+def _given_word(request: HttpRequest) -> str:
+    """Returns what the person was given, in the word of whoever gave it to them."""
+    return "set-up code" if SET_UP in request.GET else "one-time password"
 
 
 def _spent(request: HttpRequest) -> HttpResponse:

@@ -74,6 +74,7 @@ class SetClientBudget(SetBudget):
 class Rename(Action):
     name = "name"
     label = "Rename"
+    question = "Rename {name}?"
     form_class = NameForm
 
     def initial(self, target: Client, *, by: HttpRequest) -> dict[str, Any]:
@@ -87,6 +88,7 @@ class Rename(Action):
 class DeleteClient(Action):
     name = "remove"
     label = "Delete"
+    question = "Delete {name}?"
     form_class = ReasonForm
     destructive = True
 

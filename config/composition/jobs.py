@@ -22,6 +22,7 @@ from config.console.finders import Finder, Term, finders
 from config.console.lists.columns import ChoiceFilter, moment, state
 from config.console.navigation import page_of
 from config.console.tables import Chip, Column, Link, Row, Table
+from config.console.template_tags import counted
 from config.platform.text.forms import email_form
 
 EVENTS_SHOWN = 20
@@ -34,6 +35,7 @@ class Retry(BulkAction):
 
     name = "retry"
     label = "Retry failed jobs"
+    question = "Retry the failed job {name}?"
 
     def available(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
         return target.status == "failed"
@@ -44,8 +46,8 @@ class Retry(BulkAction):
     def do_all(self, targets: Sequence[ProcrastinateJob], **given: Any) -> str:
         queued = apply_to_each(targets, lambda each: self.do_one(each, **given))
         others = len(targets) - queued
-        rest = f" Others: {others}; they have not failed any more, or the same waits already."
-        return f"Jobs queued again: {queued}.{rest if others else ''}"
+        rest = f" {others:,} left alone: no longer failed, or the same job waits already."
+        return f"{counted(queued, 'job')} queued again.{rest if others else ''}"
 
     def do_one(self, target: ProcrastinateJob, *, now: datetime, **given: Any) -> int:
         """Retries the job from its first attempt; returns 0 if it has not failed or is queued already."""
@@ -68,6 +70,7 @@ class RetryAlike(Action):
 
     name = "retry_alike"
     label = "Retry all failed of this task"
+    question = "Retry all failed jobs of {row.task_name}?"
     atomic = False
 
     def available(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
@@ -87,7 +90,7 @@ class RetryAlike(Action):
 class Discard(BulkAction):
     name = "discard"
     label = "Discard failed jobs"
-    message = "Jobs discarded: {number}."
+    question = "Discard the failed job {name}?"
     destructive = True
 
     def available(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
@@ -95,6 +98,9 @@ class Discard(BulkAction):
 
     def effects(self, target: ProcrastinateJob | None) -> Iterable[str]:
         yield "The work is never done, and the console stops listing it as failed. It is deleted after a week."
+
+    def message(self, whom: str, number: int) -> str:
+        return f"{counted(number, 'job')} discarded."
 
     def do_one(self, target: ProcrastinateJob, *, now: datetime, **given: Any) -> int:
         """Discards the job; returns 0 if it has not failed, or another operator was faster."""

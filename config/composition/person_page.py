@@ -52,6 +52,7 @@ CALLS_SHOWN = 20
 class Delete(PersonAction):
     name = "remove"
     label = "Delete"
+    question = "Delete {name}?"
     destructive = True
     locks_out = True
 

@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from accounts.factors import gate
-from accounts.models import User
+from accounts.models import Role, User
 from config.console.navigation import label_of
 from config.platform.acts import PAGES, RIGHTS
 from config.platform.problems.problem import PermissionRefused, Problem
@@ -67,27 +67,29 @@ def _refused(request: HttpRequest) -> dict[str, str]:
     """Returns the page or action that the operator may not use, and the roles that may."""
     roles = sorted(cast("User", request.user).roles)
     whose = f"Your role{'s' * (len(roles) > 1)} ({', '.join(roles) or 'none'}) cannot"
-    what, holders = _refused_right(request)
+    verb, what, holders = _refused_right(request)
     owners = User.objects.filter(is_superuser=True, is_active=True).order_by("email")
     emails = list(owners.values_list("email", flat=True)[:OWNERS_SHOWN])
-    who = f"the role {' and '.join(holders)}" if holders else "owners alone"
+    *others, last = holders or ["only owners"]
+    who = f"{', '.join(others)} and {last}" if others else last
     return {
-        "title": f"{whose} {what}.",
-        "detail": f"It is for {who}. Ask an owner: {' or '.join(emails)}.",
+        "title": f"{whose} {verb} {what}.",
+        "detail": f"{who.capitalize()} can {verb} it. Ask an owner: {' or '.join(emails)}.",
     }
 
 
-def _refused_right(request: HttpRequest) -> tuple[str, list[str]]:
-    """Returns the label of a page or an act, and the roles that may open or perform it."""
+def _refused_right(request: HttpRequest) -> tuple[str, str, list[str]]:
+    """Returns a verb, the label of the page or act, and the roles that may open or use it."""
     name = request.resolver_match.url_name or "" if request.resolver_match else ""
     app, _, rest = name.partition("_")
     model, _, act = rest.partition("_")
     page, right = PAGES.get(f"{app}.{model}"), RIGHTS.get(f"{app}.{model}_{act}")
     if page is None:
-        return "open this page", []
+        return "open", "this page", []
     if right is None:
-        return f"open {label_of(page.model)}", list(page.roles)
+        # As config.composition.roles has it: an auditor opens every page, an owner does everything.
+        return "open", label_of(page.model), [*page.roles, Role.AUDITOR.value]
     console: Any = admin.site.get_model_admin(apps.get_model(page.model))
     acts = (*console.row_actions, *filter(None, [console.add_action]))
     label = next((each.label for each in acts if each.name == act), act)
-    return f"use “{label}” of {label_of(page.model)}", list(right.roles)
+    return "use", f"“{label}” of {label_of(page.model)}", list(right.roles)

@@ -151,7 +151,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         kept_forms.clear_faults(form, kept)
         where: dict[str, Any] = {"back": self._list()}
         if row is not None:
-            where = {"back": page_of(row), "row_name": self.row_name(row)}
+            where = {"back": page_of(row), "row_name": self.row_name(row), "row": row}
         preview: Preview | None = None
         if request.method == "POST" and self._is_valid(form, request):
             try:
@@ -256,7 +256,8 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             console: Any = self.admin_site.get_model_admin(type(row))
             links.append((f"{console.action(name).label}…", console.link(request, name, row)))
         named = [(address, label) for label, address in links if address]
-        return said + format_html_join("", ' <a href="{}">{}</a>', named)
+        beside = format_html_join(" ", '<a href="{}">{}</a>', named)
+        return format_html('{} <span class="links">{}</span>', said, beside) if named else said
 
     def _refuse(self, request: HttpRequest, form: BaseForm, problem: Problem) -> None:
         if isinstance(problem, BulkFailure):
@@ -278,7 +279,8 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         label = action.button or action.label
         if action.destructive and not action.button:
             # A grave action names the person affected.
-            label = action.title(context.get("row_name", "")).removesuffix("?")
+            name = context.get("row_name", "")
+            label = action.title(context.get("row"), name).removesuffix("?")
         own = {
             "button": (preview.button if preview else "") or label,
             "form": form,
@@ -290,12 +292,11 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def _render(
         self, request: HttpRequest, template: str, action: Action, **context: Any
     ) -> HttpResponse:
-        name = context.get("row_name")
         own = {
             "opts": self.opts,
             "action": action,
             "title": action.label,
-            "heading": action.title(name or ""),
+            "heading": action.title(context.get("row"), context.get("row_name", "")),
         }
         each = self.admin_site.each_context(request)
         return TemplateResponse(request, template, {**each, **own, **context})

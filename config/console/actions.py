@@ -116,7 +116,7 @@ class Action(ABC):
     label: ClassVar[str]
     # The label of the button on its page, if it differs from ``label``.
     button: ClassVar[str] = ""
-    # The title of its page, where it is not made of the label and the row's name.
+    # The title of its page on a row, which it may name as {name} or by its members; one that adds a row has none.
     question: ClassVar[str] = ""
     form_class: ClassVar[type[Any]] = ReasonForm
     # A template that replaces the sentences of ``effects``.
@@ -126,15 +126,9 @@ class Action(ABC):
     # True to run in one transaction with the record of the submission; False for one that waits for other services.
     atomic: ClassVar[bool] = True
 
-    def title(self, name: str) -> str:
-        """Returns the question to the operator; ``name`` is the row's, "" for none."""
-        if not name:
-            return self.label
-        if self.question:
-            return self.question.format(label=self.label, name=name)
-        if " " not in self.label:
-            return f"{self.label} {name}?"
-        return f"{self.label} of {name}?" if self.destructive else f"{self.label}: {name}"
+    def title(self, target: Any, name: str) -> str:
+        """Returns the question to the operator about a row of this name, or the label where there is no single row."""
+        return self.label if target is None else self.question.format(name=name, row=target)
 
     def available(self, target: Any, *, by: HttpRequest) -> bool:
         """Returns whether the action applies to this row now, for this operator."""
@@ -163,8 +157,6 @@ class Action(ABC):
 class BulkAction(Action):
     """An action that lists also offer for several rows: the rule is called for each, in a transaction each."""
 
-    # The message afterwards: {number} is the sum of the results, {rows} their number, {whose} the owner.
-    message: ClassVar[str]
     # The name of the action that reverses it.
     undone_by: ClassVar[str] = ""
 
@@ -177,9 +169,12 @@ class BulkAction(Action):
     def do_all(self, targets: Sequence[Any], **given: Any) -> str:
         """Calls the rule for each target; returns the message."""
         number = apply_to_each(targets, lambda each: self.do_one(each, **given))
-        rows = len(targets)
-        whose = f"of {targets[0]}" if rows == 1 else f"of {rows} people"
-        return self.message.format(number=number, rows=rows, whose=whose)
+        whom = str(targets[0]) if len(targets) == 1 else f"{len(targets):,} people"
+        return self.message(whom, number)
+
+    def message(self, whom: str, number: int) -> str:
+        """Returns the message afterwards; ``whom`` are the people, ``number`` is the sum of the results."""
+        raise NotImplementedError
 
     @abstractmethod
     def do_one(self, target: Any, *args: Any, **given: Any) -> int:

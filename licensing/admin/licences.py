@@ -51,6 +51,7 @@ class SetStatus(Action):
 
     name = "status"
     label = "Change licence status"
+    question = "Change the licence status of {name}?"
     form_class = StatusForm
     consequences = "admin/console/licence_status.html"
 
@@ -102,6 +103,7 @@ class SetTerms(Action):
 
     name = "terms"
     label = "Change licence terms"
+    question = "Change the licence terms of {name}?"
     form_class = TermsForm
 
     def effects(self, target: Licence) -> Iterable[str]:
@@ -143,6 +145,7 @@ class SetCustomer(Action):
 
     name = "customer"
     label = "Link Stripe customer"
+    question = "Link {name} to a Stripe customer?"
     form_class = CustomerForm
 
     def effects(self, target: Licence) -> Iterable[str]:

@@ -57,6 +57,7 @@ class ChangedPlanForm(TrackedForm, PlanForm):
 class ChangePlan(Action):
     name = "terms"
     label = "Change plan"
+    question = "Change the plan {name}?"
     form_class = ChangedPlanForm
 
     def effects(self, target: Plan) -> Iterable[str]:

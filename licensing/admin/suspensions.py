@@ -22,6 +22,9 @@ class ConfirmSuspensions(Action):
     label = "Confirm the suspensions"
     destructive = True
 
+    def title(self, target: HeldSuspension, name: str) -> str:
+        return f"Let {target.job} suspend {len(target.licence_ids)} of {target.clients} clients?"
+
     def available(self, target: HeldSuspension, *, by: HttpRequest) -> bool:
         return target.is_held
 

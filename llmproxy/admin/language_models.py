@@ -53,6 +53,7 @@ class OfferForm(forms.ModelForm):  # type: ignore[type-arg]
 class ChangeModel(Action):
     name = "offer"
     label = "Change model"
+    question = "Change the model {name}?"
     form_class = OfferForm
 
     def effects(self, target: LanguageModel) -> Iterable[str]:
@@ -80,6 +81,7 @@ class ChangeModel(Action):
 class SwitchOff(Action):
     name = "off"
     label = "Switch off"
+    question = "Switch off {name}?"
     destructive = True
 
     def available(self, target: LanguageModel, *, by: HttpRequest) -> bool:
@@ -100,6 +102,7 @@ class SwitchOff(Action):
 class SwitchOn(Action):
     name = "on"
     label = "Switch on"
+    question = "Switch on {name}?"
 
     def available(self, target: LanguageModel, *, by: HttpRequest) -> bool:
         return not target.is_on

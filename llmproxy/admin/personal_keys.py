@@ -11,6 +11,7 @@ from django.utils import timezone
 from config.console.actions import BulkAction
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import ChoiceFilter, moment, person, tokens
+from config.console.template_tags import counted
 from llmproxy.keys.personal_keys import end_key
 from llmproxy.models import PersonalKey
 from usage.models import UsageRecord
@@ -20,7 +21,7 @@ from usage.periods import Period
 class EndKey(BulkAction):
     name = "end"
     label = "End key"
-    message = "Personal keys ended: {number}."
+    question = "End the key {row.name} of {row.user}?"
     destructive = True
 
     def available(self, target: PersonalKey, *, by: HttpRequest) -> bool:
@@ -30,6 +31,9 @@ class EndKey(BulkAction):
         yield "The key is refused from the next request on, for good."
         yield "Its running model calls end within 15 seconds."
         yield "The person stays signed in and can make another; a plan without personal keys prevents that."
+
+    def message(self, whom: str, number: int) -> str:
+        return f"{counted(number, 'personal key')} ended."
 
     def do_one(self, target: PersonalKey, **given: Any) -> int:
         return end_key(key=target, **given)

@@ -37,6 +37,7 @@ class PricesForm(ReasonForm):
 class SetPrices(Action):
     name = "prices"
     label = "Set prices"
+    question = "Set the prices of {name}?"
     form_class = PricesForm
 
     def effects(self, target: Route) -> Iterable[str]:
@@ -55,6 +56,7 @@ class SetPrices(Action):
 class FreePrices(Action):
     name = "published_prices"
     label = "Return to published prices"
+    question = "Return {name} to published prices?"
 
     def available(self, target: Route, *, by: HttpRequest) -> bool:
         return target.prices_are_set

@@ -78,6 +78,7 @@ class AddProvider(Action):
 class ChangeProvider(Action):
     name = "terms"
     label = "Change provider"
+    question = "Change the provider {name}?"
     form_class = ChangedTermsForm
 
     def available(self, target: Provider, *, by: HttpRequest) -> bool:
@@ -108,7 +109,7 @@ class ChangeProvider(Action):
 class SwitchOff(Action):
     name = "off"
     label = "Switch off"
-    question = "Switch {name} off?"
+    question = "Switch off {name}?"
     destructive = True
 
     def available(self, target: Provider, *, by: HttpRequest) -> bool:
@@ -130,6 +131,7 @@ class SwitchOff(Action):
 class SwitchOn(Action):
     name = "on"
     label = "Switch on"
+    question = "Switch on {name}?"
 
     def available(self, target: Provider, *, by: HttpRequest) -> bool:
         return not target.is_on
@@ -198,11 +200,12 @@ class ProviderAdmin(ConsoleAdmin):
 
     @admin.display(description=f"calls of {MINUTES} minutes")
     def health(self, provider: Provider) -> str:
-        found = health_of([provider.name], now=timezone.now())[provider.name]
+        now = timezone.now()
+        found = health_of([provider.name], now=now)[provider.name]
         said = [f"{found.answered:,} answered, {found.failed:,} failed"]
         said += [
-            f"{model} is paused for {each.seconds} s"
-            + (" at its own request" if each.is_asked else "")
+            f"no calls for {model} until {each.until(now):%H:%M} UTC"
+            + (", as it asked" if each.is_asked else "")
             for model, each in found.cooling.items()
         ]
         return "; ".join(said)

@@ -34,6 +34,7 @@ class FactorForm(ReasonForm):
 class SetFactor(Action):
     name = "factor"
     label = "Set token factor"
+    question = "Set the token factor of {name}?"
     form_class = FactorForm
 
     def available(self, target: Route, *, by: HttpRequest) -> bool:
@@ -54,6 +55,7 @@ class SetFactor(Action):
 class FreeFactor(Action):
     name = "learn"
     label = "Learn the factor automatically"
+    question = "Learn the token factor of {name} automatically?"
 
     def available(self, target: Route, *, by: HttpRequest) -> bool:
         return target.tokenizer == Route.Tokenizer.FACTOR and target.factor_is_set
@@ -126,6 +128,7 @@ class AddRoute(Action):
 class ChangeRoute(Action):
     name = "way"
     label = "Change route"
+    question = "Change the route {name}?"
     form_class = ChangedWayForm
 
     def effects(self, target: Route) -> Iterable[str]:
@@ -162,6 +165,7 @@ class RemoveRoute(Action):
 class TryRoute(Action):
     name = "try"
     label = "Try it"
+    question = "Try the route {name}?"
     form_class = forms.Form
     atomic = False
 

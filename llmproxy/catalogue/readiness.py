@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
@@ -44,6 +44,9 @@ class Cooling(NamedTuple):
 
     seconds: int
     is_asked: bool
+
+    def until(self, now: datetime) -> datetime:
+        return now + timedelta(seconds=self.seconds)
 
 
 # Failures in a row by route, and the time on the monotonic clock of the first one.

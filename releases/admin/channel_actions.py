@@ -51,7 +51,7 @@ class ChannelAction(Action):
 
 class RollBackForm(ReasonForm):
     to = forms.ChoiceField(
-        label="Go back to", help_text="Of another choice the effects are shown before it is made."
+        label="Go back to", help_text="Choose another version to see its effects."
     )
     # The choice whose effects were shown.
     seen = forms.CharField(required=False, widget=forms.HiddenInput)

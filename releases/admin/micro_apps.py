@@ -175,6 +175,7 @@ class MicroAppAdmin(ConsoleAdmin):
 class Withdraw(Action):
     name = "withdraw"
     label = "Withdraw"
+    question = "Withdraw {name}?"
     destructive = True
 
     def available(self, target: AppVersion, *, by: HttpRequest) -> bool:
@@ -220,6 +221,7 @@ class AppVersionAdmin(ConsoleAdmin):
 class Unpin(Action):
     name = "unpin"
     label = "Remove the pin"
+    question = "Remove the pin of {name}?"
     destructive = True
 
     def effects(self, target: AppPin) -> Iterable[str]:

@@ -203,9 +203,15 @@ def test_a_failing_an_unreachable_and_a_paused_provider_need_attention(
     assert str(item) == "Provider fast fails more calls than it answers."
     route = health.RouteKey("fast", "fast-small")
     health.readiness.note_failure(route, wait=20, now=now)
-    assert str(one(now, "provider")) == (
-        "Provider fast is paused for 20 s at its own request: fast-small."
-    )
+    until = f"{now + timedelta(seconds=20):%H:%M}"
+    assert str(one(now, "provider")) == f"fast takes no calls for fast-small until {until}."
+    small = LanguageModel.objects.get(name="small")
+    spare = Provider.objects.create(name="spare", base_url="https://spare.test")
+    Route.objects.create(model=small, provider=spare, provider_name="theirs", order=99)
+    said = f"fast takes no calls for fast-small until {until}. spare answers."
+    assert str(one(now, "provider")) == said
+    Provider.objects.filter(name="spare").update(is_on=False)
+    assert "answers." not in str(one(now, "provider"))
 
 
 def test_routes_without_prices_are_named_and_spare_ones_apart(

@@ -32,7 +32,7 @@ def test_held_suspensions_are_found_looked_at_and_confirmed(
         browser.wait_for_load_state()
         assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
         browser.get_by_label("Reason").fill("They have all left.")
-        browser.get_by_role("button", name="Confirm the suspensions").click()
+        browser.get_by_role("button", name="Let sync_subscriptions suspend").click()
         expect(browser.locator(".messagelist")).to_contain_text("The next run suspends them")
         expect(browser.get_by_role("link", name="Confirm the suspensions")).to_have_count(0)
     assert not HeldSuspension.objects.get(pk=row.pk).is_held

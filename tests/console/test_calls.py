@@ -61,7 +61,7 @@ def test_one_call_is_ended_with_a_reason(console: Browser, operator: User, world
     refused = console.post(ending, {"reason": ""})
     assert list(refused.context["form"].errors) == ["reason"]
     done = console.post(ending, {"reason": "Loops."}, follow=True)
-    assert "Calls told to end: 1." in done.content.decode()
+    assert "1 call will end within 15 seconds." in done.content.decode()
     call.refresh_from_db()
     assert call.told_to_end_at is not None
     event = AuditEvent.objects.get(action="user:model_call_ended")
@@ -77,7 +77,7 @@ def test_several_calls_are_ended_at_once(console: Browser, world: World) -> None
     done = console.post(
         several, {"target": [call.pk for call in calls], "reason": "Loops."}, follow=True
     )
-    assert "Calls told to end: 3." in done.content.decode()
+    assert "3 calls will end within 15 seconds." in done.content.decode()
     assert UsageRecord.objects.filter(told_to_end_at__isnull=False).count() == 3
 
 
@@ -91,7 +91,7 @@ def test_a_persons_calls_are_stopped_and_restarted_from_their_page(
     done = console.post(
         act(person, "stop_calls"), {"reason": "Runs wild.", "ends_at": ""}, follow=True
     )
-    assert "running calls that end now: 1" in done.content.decode()
+    assert "can no longer call models. 1 call will end within 15 seconds." in done.content.decode()
     assert Stop.objects.get(user=person).ends_at is None
     page = shown(console, act(person, "change"))
     assert "Model calls are stopped" in page
@@ -126,7 +126,7 @@ def test_several_people_are_stopped_at_once(console: Browser, world: World) -> N
     several = reverse("admin:accounts_user_stop_calls_several")
     targets = [person.pk for person in world.people[:3]]
     done = console.post(several, {"target": targets, "reason": "x", "ends_at": ""}, follow=True)
-    assert "running calls that end now: 3" in done.content.decode()
+    assert "3 calls will end within 15 seconds." in done.content.decode()
     assert Stop.objects.count() == 3
 
 
@@ -153,6 +153,8 @@ def test_an_extra_allowance_is_granted_seen_and_withdrawn(console: Browser, worl
     assert f"{address}?user={person.pk}&amp;on_top=yes" in page
     asked = console.get(f"{address}?user={person.pk}&on_top=yes")
     assert asked.context["form"].initial["on_top"] == "yes"
+    for said in ("<legend>Type</legend>", "Replaces the plan", "Adds to it"):
+        assert said in asked.content.decode()
     ends_at = asked.context["form"].initial["ends_at"]
     given = {
         "user": person.pk,
@@ -228,13 +230,14 @@ def test_a_call_is_told_as_a_story_with_the_attempts_before_it(
         settled_at=at + timedelta(seconds=8),
         reasoning_tokens=30,
         end="client_gone",
+        source="counted",
     )
     text = shown(console, reverse("admin:usage_usagerecord_change", args=[call.pk]))
     steps = [
         "Asked",
         "Admitted",
         "Sent to first-choice",
-        "first-choice was abandoned",
+        "first-choice broke off",
         "Failed over to second-choice",
         "First byte",
         "Disconnected",
@@ -245,7 +248,11 @@ def test_a_call_is_told_as_a_story_with_the_attempts_before_it(
     for said in (
         'data-copy="their-request-1"',
         act(world.person, "change"),
-        "$0.001500: the client’s money",
+        "Up to 11 in and 5 out ($0.001500) are billed to the client, not to the person’s cap.",
+        f"Charged {call.input_tokens + call.output_tokens:,} tokens.",
+        " out released.",
+        "Counted during delivery.",
+        "1 earlier attempt broke off",
         "1.00 s after it was sent",
         "took <b>8.00 s</b>",
         "of it reasoning",

@@ -23,12 +23,14 @@ def test_a_person_is_stopped_and_let_go_on(base_url: str, operator: User, world:
         expect(page.locator(".effects")).to_contain_text("running ones end within 15 seconds")
         page.get_by_label("Reason").fill("Runs wild.")
         page.get_by_role("button", name="Stop model calls").click()
-        expect(page.locator(".messagelist")).to_contain_text("running calls that end now: 1")
+        expect(page.locator(".messagelist")).to_contain_text(
+            "can no longer call models. 1 call will end within 15 seconds."
+        )
         expect(page.get_by_role("status")).to_contain_text("Runs wild.")
         page.get_by_role("link", name="Restart").first.click()
         page.get_by_label("Reason").fill("It was a loop in a script, now mended.")
         page.get_by_role("button", name="Restart model calls").click()
-        expect(page.locator(".messagelist")).to_contain_text("work again")
+        expect(page.locator(".messagelist")).to_contain_text("can call models again")
         expect(page.get_by_role("status")).to_have_count(0)
     assert not Stop.objects.exists()
 
@@ -45,8 +47,8 @@ def test_a_call_in_flight_is_found_from_the_front_page_and_ended(
         expect(page.locator("#result_list tbody tr")).to_have_count(1)
         page.get_by_role("link", name="End the call").click()
         page.get_by_label("Reason").fill("Loops.")
-        page.get_by_role("button", name="End calls").click()
-        expect(page.locator(".messagelist")).to_contain_text("Calls told to end: 1.")
+        page.get_by_role("button", name="End this call").click()
+        expect(page.locator(".messagelist")).to_contain_text("1 call will end within 15 seconds.")
         expect(page.locator("#result_list")).to_contain_text("Told to end")
     told = UsageRecord.objects.get(told_to_end_at__isnull=False)
     assert told.user == world.person
@@ -59,7 +61,7 @@ def test_an_extra_allowance_takes_a_number_and_a_reason(
     with desk(base_url, operator) as page:
         page.goto(reverse("admin:accounts_user_change", args=[person.pk]))
         page.get_by_role("link", name="Grant an extra allowance").click()
-        expect(page.get_by_label("addition this month")).to_be_checked()
+        expect(page.get_by_label("Adds to it")).to_be_checked()
         page.get_by_label("Monthly output tokens").fill("25000")
         page.get_by_label("Reason").fill("A large report.")
         page.get_by_role("button", name="Grant override").click()
@@ -68,7 +70,7 @@ def test_an_extra_allowance_takes_a_number_and_a_reason(
         expect(page.locator("section.usage")).to_contain_text("125 k")
         page.get_by_role("link", name="End it").click()
         page.get_by_label("Reason").fill("Done.")
-        page.get_by_role("button", name="End override").click()
+        page.get_by_role("button", name="End the extra allowance").click()
         expect(page.locator(".messagelist")).to_contain_text("has ended")
     assert Override.objects.get(user=person).is_extra
 

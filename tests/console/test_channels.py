@@ -130,7 +130,8 @@ def test_rolling_back_says_first_what_it_does(
         ("3.0.0", "311", "8 %", "keeps it"),
     ):
         assert re.search(".*?".join(map(re.escape, cells)), re.sub("</?b>", "", shown)), cells
-    # Of another choice the effects are shown first.
+    assert "Choose another version to see its effects." in shown
+    # They are shown first.
     entered = {"to": first, "seen": second, "reason": "It crashes."}
     preview = console.post(act("roll_back"), entered)
     assert "stable offers 1.0.0 instead of 3.0.0" in " ".join(preview.content.decode().split())

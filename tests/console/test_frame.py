@@ -54,7 +54,7 @@ def test_a_closed_page_says_for_whom_it_is_and_leads_back(operator: User) -> Non
     text = " ".join(page.content.decode().split())
     assert page.status_code == 403
     assert "<h1>Your role (support) cannot open Routes.</h1>" in text
-    assert f"It is for the role licensing. Ask an owner: {operator.email}." in text
+    assert f"Licensing and auditor can open it. Ask an owner: {operator.email}." in text
     assert f'<a href="{people}" class="button primary">Back</a>' in text
     assert Browser.request_id in text
     assert 'id="menu"' in text
@@ -64,7 +64,13 @@ def test_a_closed_act_is_named(operator: User, world: World) -> None:
     address = reverse("admin:accounts_user_erase", args=[world.person.pk])
     text = browser_of(Role.SUPPORT).get(address).content.decode()
     assert "Your role (support) cannot use “Erase” of People." in text
-    assert "It is for owners alone." in text
+    assert "Only owners can use it." in text
+
+
+def test_a_closed_page_lists_all_roles_that_may_open_it(operator: User) -> None:
+    page = browser_of(Role.RELEASE).get(reverse("admin:accounts_user_changelist"))
+    text = " ".join(page.content.decode().split())
+    assert "Support, licensing and auditor can open it." in text
 
 
 def test_an_error_leads_nowhere_else(console: Browser) -> None:

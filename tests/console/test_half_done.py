@@ -109,7 +109,7 @@ def test_jobs_of_a_kind_that_are_queued_again_up_to_one_are_counted(console: Bro
     assert f"Done: 2 of 3. It stopped at usage.tell {jobs[2]};" in text
     assert AuditEvent.objects.filter(action="job:retried").count() == 2
     done = console.post(address, {"reason": "The database is back."}, follow=True)
-    assert "Jobs queued again: 1." in done.content.decode()
+    assert "1 job queued again." in done.content.decode()
     assert AuditEvent.objects.filter(action="job:retried").count() == 3
 
 

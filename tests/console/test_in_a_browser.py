@@ -94,7 +94,7 @@ def test_several_people_are_chosen_and_revoked(base_url: str, operator: User, wo
         expect(page.locator(".effects")).to_contain_text("within 15 seconds")
         page.get_by_label("Reason").fill("Laptops lost.")
         page.get_by_role("button", name="End all sessions").click()
-        expect(page.locator(".messagelist")).to_contain_text("are ended: 2")
+        expect(page.locator(".messagelist")).to_contain_text("Signed out everywhere (2 devices).")
     assert Session.objects.filter(ended_at=None).count() == 1
 
 
@@ -150,7 +150,7 @@ def test_the_console_works_without_scripts(base_url: str, operator: User, world:
         page.goto(reverse("admin:accounts_user_revoke", args=[world.person.pk]))
         page.get_by_label("Reason").fill("Laptop lost.")
         page.get_by_role("button", name="End all sessions").click()
-        expect(page.locator(".messagelist")).to_contain_text("are ended: 1")
+        expect(page.locator(".messagelist")).to_contain_text("Signed out everywhere (1 device).")
         expect(page.locator("#zone")).to_have_text("Times: UTC.")
 
 
@@ -166,7 +166,7 @@ def test_people_are_invited_from_their_clients_page(
         expect(page.locator(".errorlist")).to_contain_text("Line 2: nobody is not an email")
         page.get_by_label("Emails").fill("ada@borealis.test, bert@borealis.test")
         page.get_by_role("button", name="Invite people").click()
-        expect(page.locator(".messagelist")).to_contain_text("Invitations on their way: 2")
+        expect(page.locator(".messagelist")).to_contain_text("2 people invited.")
         expect(page.get_by_role("link", name="ada@borealis.test", exact=True)).to_be_visible()
         page.get_by_role("link", name="not accepted").click()
         expect(page.locator("#result_list tbody tr")).to_have_count(2)
@@ -193,7 +193,7 @@ def test_a_file_of_people_is_looked_at_and_imported(
                 expect(page.get_by_role("status")).to_contain_text("2 would be added")
                 expect(page.locator(".lines")).to_contain_text("ada@borealis.test")
                 page.get_by_role("button", name="Add 2 people and invite them").click()
-                expect(page.locator(".messagelist")).to_contain_text("People added: 2")
+                expect(page.locator(".messagelist")).to_contain_text("2 people added.")
             else:
                 expect(page.get_by_role("status")).to_contain_text("everybody in the file is here")
     assert User.objects.filter(client=client).count() == 2
@@ -209,7 +209,7 @@ def test_a_person_is_moved_by_the_name_of_a_client(
         page.get_by_label("Client", exact=True).fill("borealis <script>")
         page.get_by_label("Reason").fill("Changed jobs.")
         page.get_by_role("button", name="Move to another client").click()
-        expect(page.locator(".messagelist")).to_contain_text("sessions ended: 1")
+        expect(page.locator(".messagelist")).to_contain_text("Signed out everywhere (1 device).")
     world.person.refresh_from_db()
     assert world.person.client != world.client
 

@@ -49,7 +49,7 @@ support: invite people
     act Invite people
     fill Emails = ada@acme.test
     press Invite people
-    told Invitations on their way: 1
+    told 1 person invited
 support: find a person by a part, and by the beginning of an id
     find person-3
     see person-3@acme.test
@@ -104,30 +104,30 @@ support: grant an override and end it
     find person-5@acme.test
     open End it
     fill Reason = Done.
-    press End override
+    press End the override
     told has ended
 support: stop calls and restart them
     find person-0@acme.test
     act Stop model calls
     fill Reason = Loops.
     press Stop model calls
-    told are stopped; running calls that end now: 1
+    told can no longer call models. 1 call will end
     act Restart model calls
     fill Reason = Mended.
     press Restart model calls
-    told work again
+    told can call models again
 support: end a session
     find person-1@acme.test
     open End session
     fill Reason = Laptop lost.
-    press End session
+    press Sign person-1@acme.test out
     told ended
 support: end all sessions
     find person-2@acme.test
     act End all sessions
     fill Reason = Laptop lost.
     press End all sessions
-    told are ended: 1
+    told Signed out everywhere (1 device)
 support: send a mail to reset a password
     find person-4@acme.test
     act Send reset mail
@@ -137,7 +137,7 @@ owner: a one-time password
     find person-4@acme.test
     act Set one-time password
     fill Reason = No mail arrives.
-    press Set one-time password
+    press Set a one-time password
     see One-time password
 licensing: usage by person, client, day and model
     menu Usage & money
@@ -202,7 +202,7 @@ support: a failed job
     act Retry failed jobs
     fill Reason = The mail server is back.
     press Retry failed jobs
-    told Jobs queued again: 1
+    told 1 job queued again
 auditor: the audit log by a reason, and its export
     menu Audit
     fill Search = Laptop lost.
@@ -255,7 +255,7 @@ licensing: a provider off and on
     open third
     act Switch off
     fill Reason = Unwell.
-    press Switch third off
+    press Switch off third
     told third
     act Switch on
     fill Reason = Well again.
@@ -295,7 +295,7 @@ support: personal keys
     open Editor
     act End key
     fill Reason = Leaked.
-    press End key
+    press End the key
     told ended
 support: nights, and alerts of caps
     menu Jobs & nights
@@ -550,7 +550,7 @@ def test_five_jobs_are_done_by_keyboard_alone(base_url: str, office: World) -> N
         keys.act("Stop model calls")
         keys.skip()
         keys.reason("Loops.", "Stop model calls")
-        expect(page.locator(".message.success")).to_contain_text("are stopped")
+        expect(page.locator(".message.success")).to_contain_text("can no longer call models")
 
         page, keys = begin("support")
         keys.find(person)
@@ -558,7 +558,7 @@ def test_five_jobs_are_done_by_keyboard_alone(base_url: str, office: World) -> N
         keys.open("Restart")
         keys.skip()
         keys.reason("Mended.", "Restart model calls")
-        expect(page.locator(".message.success")).to_contain_text("work again")
+        expect(page.locator(".message.success")).to_contain_text("can call models again")
 
         page, keys = begin("licensing")
         keys.find("Borealis <script>")

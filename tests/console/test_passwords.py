@@ -55,7 +55,7 @@ def test_a_one_time_password_is_shown_once_and_kept_nowhere(
     text = answer.content.decode()
     (one_time,) = ONE_TIME.findall(text)
     assert "https://shell.test/account/password</code>" in text
-    assert "Sessions ended: 1" in text
+    assert "Signed out everywhere (1 device)." in text
     assert "no-store" in answer["Cache-Control"]
     assert not answer.cookies.get("messages")
     for after in (

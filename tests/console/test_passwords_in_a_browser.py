@@ -72,7 +72,7 @@ def test_a_one_time_password_is_told_and_used(
         page.get_by_text("More", exact=True).click()
         page.get_by_role("link", name="Set one-time password").click()
         page.get_by_label("Reason").fill("Mail is down.")
-        page.get_by_role("button", name="Set one-time password").click()
+        page.get_by_role("button", name="Set a one-time password").click()
         expect(page.get_by_role("heading", level=1)).to_contain_text(user.email)
         page.wait_for_load_state()
         shown, address = page.locator("dl.shown-once code").all_inner_texts()

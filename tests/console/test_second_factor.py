@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 import time_machine
+from django.conf import settings as configured
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 from django.utils import timezone
@@ -122,7 +123,7 @@ def test_a_password_alone_opens_the_set_up_page_and_nothing_else(half: Browser) 
         assert sent(half, page).startswith(SET_UP)
     assert sent(half, APP) == SET_UP
     page = half.get(SET_UP)
-    assert b"set-up code" in page.content
+    assert b"Ask an owner for a set-up code. It works once, for 30 minutes." in page.content
     assert b"passkey-register-button" not in page.content
     # Neither the pages of its roles nor what needs attention there.
     assert b"/admin/accounts/" not in page.content
@@ -588,9 +589,23 @@ def test_one_act_makes_an_operator_who_begins_with_one_code_that_no_mail_holds(
         assert code not in str(job.args)
         assert plain not in str(job.args)
 
+    new = "a passphrase for the console"
+    # What they were told is what the page asks for.
+    [begin] = re.findall(r"https://\S+?(/account/password\S*)", mail)
+    assert f"{configured.BASE_URL}{begin}</code>" in shown
+    asked = Browser().get(begin).content.decode()
+    wrong = Browser().post(
+        begin, {"email": nora.email, "one_time": "0", "password": new, "again": new}
+    )
+    assert (
+        "The email or the set-up code is wrong, or the code has expired." in wrong.content.decode()
+    )
+    for page_shown in (asked, wrong.content.decode()):
+        assert "Set-up code" in page_shown
+        assert "one-time password" not in page_shown.lower()
+
     # Neither the email alone nor the mail lets anybody in.
     stranger, begin = Browser(), reverse("account:one-time")
-    new = "a passphrase for the console"
     assert nora.has_usable_password() is False
     stranger.post(begin, {"email": nora.email, "one_time": earlier, "password": new, "again": new})
     nora.refresh_from_db()
@@ -600,6 +615,7 @@ def test_one_act_makes_an_operator_who_begins_with_one_code_that_no_mail_holds(
     assert nora.has_usable_password()
     stranger.post("/admin/login/", {"username": nora.email, "password": new})
     assert sent(stranger, "/admin/").startswith(SET_UP)
+    assert re.search(r"<label[^>]*>\s*Set-up code", stranger.get(SET_UP).content.decode())
     assert stranger.post(SET_UP, {"code": code}).status_code == 302
     assert b"authenticator app" in stranger.get(SET_UP).content
     again = whole.post(page, {**given, "once": "2"}).content.decode()

@@ -59,11 +59,15 @@ def test_an_answer_links_its_event_for_those_who_may_read_it(
     newest = AuditEvent.objects.order_by("-pk").values_list("pk", flat=True)[0]
     assert reverse("admin:accounts_auditevent_change", args=[newest]) in message
     assert "&lt;b&gt;Acme" in message
+    # Beside the sentence, which may have a link of its own.
+    assert re.search(
+        r'</strong> <span class="links"><a href="[^"]+">Audit entry</a></span>', message
+    )
     assert "<b>" not in message
     operator.put_roles({Role.RELEASE})
     retry = reverse("admin:procrastinate_procrastinatejob_retry", args=[world.job_id])
     message = said(console.post(retry, {"reason": "Again."}, follow=True).content.decode())
-    assert "Jobs queued again: 1." in message
+    assert "1 job queued again." in message
     assert "Audit entry" not in message
 
 

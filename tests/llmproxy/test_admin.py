@@ -144,7 +144,7 @@ def test_a_providers_page_tells_its_health_and_spend(console: Browser, now: date
     readiness.note_failure(RouteKey("second", "theirs"), wait=60, now=now)
     shown = console.get(page).content.decode()
     assert "1 answered, 1 failed" in shown
-    assert re.search(r"theirs is paused for \d+ s at its own request", shown)
+    assert re.search(r"no calls for theirs until \d\d:\d\d UTC, as it asked", shown)
     assert "0 calls, $0.00" in shown
 
 

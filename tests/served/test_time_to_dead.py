@@ -228,7 +228,10 @@ def test_the_console_says_within_what_time_and_keeps_its_word(
 
     def by_the_console(service: Service, database: Database, holder: Holder) -> None:
         page = f"/admin/accounts/user/{holder.person.id}/revoke/"
-        assert "are ended: 2" in operator.submit(page, reason="A laptop was lost.").text
+        assert (
+            "Signed out everywhere (2 devices)."
+            in operator.submit(page, reason="A laptop was lost.").text
+        )
 
     for way, holder in take_away(service, database, [by_the_console], sign_in):
         check_and_tell(way, holder)

@@ -379,9 +379,9 @@ class TestTelling:
         assert mail["to"] == ["ops@shell.test"]
         assert mail["subject"] == "ada@acme.test has used 83 % of this month's output tokens"
         for said in (
-            "ada@acme.test (Acme) has used 830 of 1,000 output tokens of 2026-11",
+            "ada@acme.test (Acme) has used 830 of 1,000 output tokens in November",
             "monthly_cap_exceeded",
-            "until 2026-12-01 00:00 UTC",
+            "until 1 December, 00:00 UTC",
             f"https://shell.test/admin/usage/override/add/?user={user.pk}",
             f"https://shell.test/admin/accounts/user/{user.pk}/change/",
         ):
@@ -395,8 +395,8 @@ class TestTelling:
         assert alerts.mail_waiting(now=NOON) == 1
         _, mail = mails()
         assert mail["subject"] == "ada@acme.test has used up this month's output tokens"
-        assert "has used 1,000 of 1,000 output tokens of 2026-11" in mail["text"]
-        assert "refused (monthly_cap_exceeded) until 2026-12-01 00:00 UTC" in mail["text"]
+        assert "has used 1,000 of 1,000 output tokens in November" in mail["text"]
+        assert "refused (monthly_cap_exceeded) until 1 December, 00:00 UTC" in mail["text"]
         assert alerts.mail_waiting(now=NOON) == 0
 
     def test_a_call_that_uses_up_a_cap_at_once_is_one_mail(self, user: User) -> None:
@@ -422,8 +422,8 @@ class TestTelling:
         (mail,) = [each for each in mails() if each not in to_operators]
         assert mail["to"] == ["it@told.test"]
         assert mail["subject"] == "2 caps of people of Told are used up"
-        assert "- p0@told.test: 1,000 of 1,000 tokens, output of the month" in mail["text"]
-        assert "refused until 2026-12-01 00:00 UTC" in mail["text"]
+        assert "- p0@told.test: 1,000 of 1,000 output tokens in November" in mail["text"]
+        assert "refused until 1 December, 00:00 UTC" in mail["text"]
         assert "p2@told.test" not in mail["text"]
         assert "/admin/" not in mail["text"]
 
@@ -435,7 +435,7 @@ class TestTelling:
         assert alerts.mail_waiting(now=NOON) == 24
         (mail,) = mails()
         assert mail["subject"] == "12 people are near or at a limit of model tokens"
-        assert "p003@many.test (Many): 1,000 of 1,000 tokens, output of the month" in mail["text"]
+        assert "p003@many.test (Many): 1,000 of 1,000 output tokens in November" in mail["text"]
 
     def test_the_mail_about_a_day_says_when_it_is_over(self, user: User) -> None:
         daily = PlanCaps(monthly_input=None, monthly_output=None, daily=500)
@@ -445,9 +445,9 @@ class TestTelling:
         alerts.mail_waiting(now=NOON)
         (mail,) = mails()
         assert mail["subject"] == "ada@acme.test has reached the daily limit"
-        assert "490 of 500 tokens of 2026-11-20" in mail["text"]
+        assert "490 of 500 tokens of 20 November" in mail["text"]
         assert "daily_limit_reached" in mail["text"]
-        assert "2026-11-21 00:00 UTC" in mail["text"]
+        assert "21 November, 00:00 UTC" in mail["text"]
 
     @pytest.mark.parametrize(
         ("kind", "subject", "numbers", "in_a_list"),
@@ -456,13 +456,13 @@ class TestTelling:
                 "abandoned",
                 "ada@acme.test hangs up on many model calls",
                 "hung up on 25 model calls within an hour, more than 20",
-                "25 calls abandoned within an hour of 2026-11-20",
+                "25 calls abandoned within an hour on 20 November",
             ),
             (
                 "report",
                 "The provider reported too many tokens for a call of ada@acme.test",
                 "reported 25 tokens for a model call of ada@acme.test (Acme)",
-                "25 tokens reported, 20 plausible, for a call of 2026-11-20",
+                "25 tokens reported, 20 plausible, for a call on 20 November",
             ),
         ],
     )
@@ -495,10 +495,7 @@ class TestTelling:
         assert alerts.mail_waiting(now=NOON) == 60
         (mail,) = mails()
         assert mail["subject"] == "60 people are near or at a limit of model tokens"
-        assert (
-            "p000@many.test (Many): 900 of 1,000 tokens, output of the month of 2026-11-01"
-            in mail["text"]
-        )
+        assert "p000@many.test (Many): 900 of 1,000 output tokens in November" in mail["text"]
         assert "and 10 more." in mail["text"]
         assert "https://shell.test/admin/usage/alert/" in mail["text"]
 
@@ -647,3 +644,19 @@ class TestChecking:
         assert (kinds(), mails()) == (["output"], [])
         call_command("check_usage_alerts")
         assert "1 people, 95th percentile 90 %, 0 noticed, 1 told" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("input", "80 % of November's input tokens: 4,852 of 6,000"),
+        ("output", "80 % of November's output tokens: 4,852 of 6,000"),
+        ("input_all", "all of November's input tokens: 4,852 of 6,000"),
+        ("day", "the daily limit of 1 November: 4,852 of 6,000"),
+        ("percentile", "95th percentile of shares at 80 % in November"),
+        ("abandoned", "many abandoned calls on 1 November: 4,852"),
+    ],
+)
+def test_an_alert_is_a_sentence_about_its_month_or_day(kind: str, said: str) -> None:
+    alert = Alert(kind=kind, period=date(2026, 11, 1), used=4_852, cap=6_000)
+    assert str(alert) == said

@@ -163,7 +163,7 @@ def test_an_abandoned_attempt_is_a_line_of_its_own(
     assert (line["request_id"], line["user_id"]) == (call["request_id"], call["user_id"])
     assert (line["input_tokens"], line["output_tokens"]) == (10, 20)
     page = " ".join(console.get(f"{LIST}{running.pk}/change/").content.decode().split())
-    for said in ("first was abandoned", "3600.00", "May have made 10 in and 20 out, $0.000050"):
+    for said in ("first broke off", "3600.00", "Up to 10 in and 20 out ($0.000050) are billed"):
         assert said in page, said
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from unittest import mock
 from uuid import UUID
 
@@ -29,6 +30,7 @@ from licensing.licences import set_operator_status
 from licensing.models import Licence, Standing
 from llmproxy.models import LanguageModel
 from usage import refusal_log
+from usage.admin.refusals import said_of
 from usage.models import Refusal
 from usage.stops import stop_model_calls
 from usage.tasks import prune_refusals
@@ -285,3 +287,35 @@ def test_waiting_refusals_are_written_as_their_process_ends(user: User, now: dat
     refused(too_many(now), now=now, user=user.pk)
     serving.run(serving.exits)
     assert Refusal.objects.get().user == user
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        (
+            {
+                "cap": 6000, "used": 4852, "reserved": 0, "dimension": "input", "requested": 1641,
+                "remaining": 1148, "remaining_month": "1148", "remaining_day": "90000",
+            },
+            "Needed 1,641 input tokens; 1,148 of 6,000 were left.",
+        ),
+        (
+            {"cap": 100000, "used": 99990, "reserved": 0, "requested": 40, "remaining": 10},
+            "Needed 40 tokens; 10 of 100,000 were left.",
+        ),
+        (
+            {"cap": 500, "used": 300, "reserved": 190, "requested": 40, "remaining": 10},
+            "Needed 40 tokens; 10 of 500 were left; running calls held 190.",
+        ),
+        (
+            {"cap": 500, "used": 500, "dimension": "output"},
+            "500 of 500 output tokens were used.",
+        ),
+        ({"remaining_day": "0"}, "0 tokens of the day were left."),
+        ({"limit": "model_calls"}, "The rate limit model_calls was reached."),
+        ({"cap": "none"}, ""),
+        ({}, ""),
+    ],
+)  # fmt: skip
+def test_what_a_refused_request_needed_is_a_sentence(numbers: dict[str, Any], said: str) -> None:
+    assert said_of(numbers) == said

@@ -28,6 +28,7 @@ class BudgetForm(ReasonForm):
 class SetBudget(Action):
     name = "budget"
     label = "Set budget"
+    question = "Set the monthly budget of {name}?"
     form_class = BudgetForm
 
     def effects(self, target: Client) -> Iterable[str]:

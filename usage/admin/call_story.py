@@ -19,6 +19,13 @@ ENDS: dict[str, Chip] = {
     End.CRASHED: Chip("stopped", "Worker died"),
 }
 
+# The way in which the settled numbers became known.
+COUNTED: dict[str, str] = {
+    UsageRecord.Source.PROVIDER: "Counted by the provider.",
+    UsageRecord.Source.COUNTED: "Counted during delivery.",
+    UsageRecord.Source.ESTIMATED: "Estimated.",
+}
+
 
 def state_of(call: UsageRecord, *, now: datetime) -> Chip:
     if call.state == UsageRecord.State.SETTLED:
@@ -60,6 +67,8 @@ def story(call: UsageRecord, *, now: datetime) -> dict[str, Any]:
             for kind, lasted, begin in spans
             if lasted > 0
         ],
+        "counted_how": COUNTED.get(call.source, ""),
+        "charged": call.input_tokens + call.output_tokens,
         "back": max(0, call.reserved_input - call.input_tokens),
         "back_out": max(0, call.reserved_output - call.output_tokens),
         "month": MonthlyUsage.objects.filter(user=call.user_id, period=call.period).first(),

@@ -13,7 +13,7 @@ from accounts.models import User
 from config.console.actions import BulkAction, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import act, person, tokens
-from config.console.template_tags import cell, instant
+from config.console.template_tags import cell, counted, instant
 from usage.admin.call_story import state_of, story
 from usage.models import RunningCall
 from usage.stops import end_call, restart_model_calls, stop_model_calls, stop_of
@@ -28,7 +28,7 @@ class StopForm(ReasonForm):
 class StopModelCalls(PersonAction, BulkAction):
     name = "stop_calls"
     label = "Stop model calls"
-    message = "Model calls {whose} are stopped; running calls that end now: {number}."
+    question = "Stop model calls by {name}?"
     form_class = StopForm
     destructive = True
 
@@ -40,6 +40,9 @@ class StopModelCalls(PersonAction, BulkAction):
         yield "New model calls are refused at once (model_calls_stopped); running ones end within 15 seconds."
         yield "Output until then is charged. They stay signed in."
 
+    def message(self, whom: str, number: int) -> str:
+        return f"{whom} can no longer call models. {_ending(number) if number else 'No call was running.'}"
+
     def do_one(self, target: User, **given: Any) -> int:
         return stop_model_calls(user_id=target.pk, **given)
 
@@ -47,7 +50,7 @@ class StopModelCalls(PersonAction, BulkAction):
 class RestartModelCalls(PersonAction, BulkAction):
     name = "restart_calls"
     label = "Restart model calls"
-    message = "Model calls {whose} work again."
+    question = "Let {name} call models again?"
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
         stop = stop_of(target, now=timezone.now())
@@ -56,6 +59,9 @@ class RestartModelCalls(PersonAction, BulkAction):
     def effects(self, target: User | None) -> Iterable[str]:
         yield "Model calls work again, from the next one on."
 
+    def message(self, whom: str, number: int) -> str:
+        return f"{whom} can call models again."
+
     def do_one(self, target: User, **given: Any) -> int:
         return restart_model_calls(user_id=target.pk, **given)
 
@@ -63,7 +69,7 @@ class RestartModelCalls(PersonAction, BulkAction):
 class EndCall(BulkAction):
     name = "end"
     label = "End calls"
-    message = "Calls told to end: {number}."
+    question = "End this call of {row.user} to {row.model}?"
     destructive = True
 
     def available(self, target: RunningCall, *, by: HttpRequest) -> bool:
@@ -78,8 +84,16 @@ class EndCall(BulkAction):
         # The list comes next: an ended call has no page.
         return Result(self.do_all([target], **given))
 
+    def message(self, whom: str, number: int) -> str:
+        return _ending(number)
+
     def do_one(self, target: RunningCall, **given: Any) -> int:
         return end_call(record_id=target.pk, **given)
+
+
+def _ending(number: int) -> str:
+    """Returns what follows for running calls: an operator's word ends them within seconds."""
+    return f"{counted(number, 'call')} will end within 15 seconds."
 
 
 @admin.register(RunningCall)

@@ -19,6 +19,7 @@ class ChargeForm(ReasonForm):
 class LowerCharge(Action):
     name = "lower"
     label = "Lower charge"
+    question = "Lower the charge of this call?"
     form_class = ChargeForm
 
     def available(self, target: UsageRecord, *, by: HttpRequest) -> bool:

@@ -16,13 +16,15 @@ from accounts.audit import Actor
 from accounts.models import User
 from config.console.actions import Action, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin, uuid_in
-from config.console.lists.columns import ChoiceFilter, moment, person, tokens, yes_no
+from config.console.lists.columns import ChoiceFilter, moment, person, tokens
 from licensing.models import Licence
 from usage.limits import PlanCaps
 from usage.models import Override
 from usage.overrides import Allowance, end_override, grant_extra, grant_override
 from usage.periods import Period
 from usage.spending.summaries import summary
+
+REPLACES, ADDS = "Replaces the plan", "Adds to it"
 
 
 class OverrideForm(ReasonForm):
@@ -34,14 +36,11 @@ class OverrideForm(ReasonForm):
     )
     ends_at = UtcDateTimeField(label="Until (UTC)")
     on_top = forms.ChoiceField(
-        label="Apply as",
-        choices=(
-            ("", "replacement for the plan's limits"),
-            ("yes", "addition this month"),
-        ),
+        label="Type",
+        choices=(("", REPLACES), ("yes", ADDS)),
         required=False,
         widget=forms.RadioSelect,
-        help_text="An addition ends with this month at the latest.",
+        help_text="What adds to the plan ends with this month at the latest.",
     )
 
     field_order = ("user", "on_top")
@@ -54,8 +53,8 @@ class GrantOverride(Action):
 
     def effects(self, target: None) -> Iterable[str]:
         yield "The numbers count for this one person, from the next model call until their end."
-        yield "A replacement: an empty number is the plan's, 0 stops model calls; only the latest counts."
-        yield "An addition is added to all other numbers, and several add up. The daily limit may have to grow as well."
+        yield f"{REPLACES}: an empty number is the plan's, 0 stops model calls; only the latest counts."
+        yield f"{ADDS}: on top of all other numbers, and several add up. The daily limit may have to grow as well."
 
     def initial(self, target: None, *, by: HttpRequest) -> dict[str, Any]:
         on_top = "yes" if by.GET.get("on_top") == "yes" else ""
@@ -86,6 +85,9 @@ class EndOverride(Action):
     name = "end"
     label = "End override"
     destructive = True
+
+    def title(self, target: Override, name: str) -> str:
+        return f"End the {_kind(target)} of {target.user}?"
 
     def available(self, target: Override, *, by: HttpRequest) -> bool:
         return target.ends_at > timezone.now()
@@ -127,13 +129,18 @@ class InForce(ChoiceFilter):
         return rows.filter(**in_force) if value == "yes" else rows.exclude(**in_force)
 
 
+class TypeFilter(ChoiceFilter):
+    title, parameter_name, lookup = "type", "type", "is_extra"
+    choices_of = (("0", REPLACES), ("1", ADDS))
+
+
 @admin.register(Override)
 class OverrideAdmin(ConsoleAdmin):
     row_actions = (EndOverride(),)
     add_action = GrantOverride()
     list_display = (
         person(linked=False),
-        yes_no("is_extra", "addition"),
+        "type",
         tokens("monthly_input_tokens"),
         tokens("monthly_output_tokens"),
         tokens("daily_tokens"),
@@ -141,10 +148,16 @@ class OverrideAdmin(ConsoleAdmin):
         moment("ends_at"),
         "reason",
     )
-    list_filter = (InForce, "is_extra")
+    list_filter = (InForce, TypeFilter)
+    link_lookups = ("is_extra__exact",)
     list_select_related = ("user",)
     date_hierarchy = "ends_at"
     search_fields = ("user__email", "reason")
     uuid_fields = ("user_id",)
     audit_target = "user_id"
     fields = (person(), *list_display[1:])
+    readonly_fields = ("type",)
+
+    @admin.display(description="type", ordering="is_extra")
+    def type(self, override: Override) -> str:
+        return ADDS if override.is_extra else REPLACES

@@ -1,5 +1,6 @@
 """The page of refusals."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from typing import Any
@@ -10,7 +11,6 @@ from django.db.models import Max, Q, Sum
 from django.db.models.functions import TruncDate
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.html import format_html_join
 from django.utils.http import urlencode
 
 from accounts.admin.large_lists import THEIRS, LargeList
@@ -59,14 +59,38 @@ class RefusalAdmin(LargeList):
     @admin.display(description="asked and left")
     def left(self, row: Refusal) -> str:
         """Returns the requested and the remaining amount, as far as the refusal said."""
-        numbers = ((name.replace("_", " "), value) for name, value in row.numbers.items())
-        return format_html_join(", ", "{} {}", numbers)
+        return said_of(row.numbers)
 
     def named(self, term: str) -> Q:
         return Q(request_ids__contains=[term])
 
     def uuid_query(self, identity: UUID) -> Q:
         return super().uuid_query(identity) | self.named(str(identity))
+
+
+def said_of(numbers: Mapping[str, Any]) -> str:
+    """Returns in sentences what a refused request needed, and what was left of which cap."""
+    # As the problem and its headers had them: numbers, or their digits.
+    known = {name: int(value) for name, value in numbers.items() if str(value).isdigit()}
+    of = f" {numbers['dimension']}" if "dimension" in numbers else ""
+    said = []
+    if "requested" in known:
+        said.append(f"Needed {known['requested']:,}{of} tokens")
+    cap, used, reserved = known.get("cap"), known.get("used"), known.get("reserved", 0)
+    remaining = known.get("remaining")
+    if remaining is not None and cap is not None:
+        said.append(f"{remaining:,} of {cap:,} were left")
+    elif used is not None and cap is not None:
+        said.append(f"{used:,} of {cap:,}{of} tokens were used")
+    if reserved:
+        said.append(f"running calls held {reserved:,}")
+    if "limit" in numbers:
+        said.append(f"the rate limit {numbers['limit']} was reached")
+    for name, period in (("remaining_month", "of the month"), ("remaining_day", "of the day")):
+        if cap is None and name in known:
+            said.append(f"{known[name]:,} tokens {period} were left")
+    sentence = "; ".join(said)
+    return f"{sentence[:1].upper()}{sentence[1:]}." if said else ""
 
 
 def in_two_weeks(*, now: datetime, lookup: str, value: UUID) -> dict[str, Any]:

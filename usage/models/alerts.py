@@ -74,7 +74,15 @@ class Alert(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.get_kind_display()}, {self.period}"
+        """A sentence with its month or day, and for tokens of a cap their numbers."""
+        said, month = self.get_kind_display(), f"{self.period:%B}"
+        if self.kind == Alert.Kind.PERCENTILE:
+            return f"{said} in {month}"
+        if self.kind in {Alert.Kind.ABANDONED, Alert.Kind.REPORT, Alert.Kind.UNREAD}:
+            return f"{said} on {self.period:%-d %B}: {self.used:,}"
+        said = said.replace("the month's", f"{month}'s")
+        said = said.replace("the daily limit", f"the daily limit of {self.period:%-d %B}")
+        return f"{said}: {self.used:,} of {self.cap:,}"
 
 
 class Budget(models.Model):

@@ -43,6 +43,12 @@ class CodeForm(forms.Form):
     )
 
 
+class SetUpForm(CodeForm):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["code"].label = "Set-up code"
+
+
 class FirstCodeForm(CodeForm):
     name = forms.CharField(
         label="Name", max_length=setting_up.NAME_LENGTH, initial="Authenticator app"
@@ -102,7 +108,7 @@ def set_up(request: HttpRequest) -> HttpResponse:
         setting_up.use_set_up_code(user=user, code=code, by=actor_of(request), now=now)
         gate.allow_set_up(request, now=now)
 
-    form = CodeForm(request.POST or None)
+    form = SetUpForm(request.POST or None)
     if _takes(form, check, user=user, now=now):
         return HttpResponseRedirect(reverse("second_factor:set_up"))
     allowed = gate.may_add(request, now=now)
