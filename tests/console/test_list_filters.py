@@ -23,6 +23,7 @@ from accounts.models import AuditEvent, RefreshToken, Role, User
 from config.composition.client_month import PEOPLE_SHOWN
 from config.composition.site import ConsoleSite
 from config.console.lists.filters import UnknownFilter
+from config.console.lists.tags import listed
 from telemetry.models import Event
 from tests.conftest import Browser
 from tests.console.conftest import World
@@ -255,3 +256,12 @@ def test_a_list_is_planned_for_what_is_looked_for(console: Browser, world: World
         assert response.status_code == 200
     assert any("django_session" in statement for statement in prepared())
     assert not any("usage_usagerecord" in statement for statement in prepared() - before)
+
+
+def test_a_sentence_with_an_instant_is_no_column_of_times() -> None:
+    """Its cells would not wrap, and the list would scroll sideways."""
+    sentence = '<td class="field-changed"><div class="changes">Stopped until <time datetime="x">5</time></div></td>'
+    moment = '<td class="field-at"><time datetime="x">5</time></td>'
+    headers = [{"text": "What changed"}, {"text": "When"}]
+    shown = listed([[sentence, moment]], headers)
+    assert [kind for _, kind in shown["headers"]] == ["", "time"]

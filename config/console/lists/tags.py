@@ -12,8 +12,9 @@ from django.utils.text import capfirst
 
 register = template.Library()
 
-# The kind of a column by the type of its cells.
-KINDS = {"number": 'class="number"', "chips": 'class="chip ', "time": "<time "}
+# The kind of a column by the type of its cells. An instant is the whole of a cell: a sentence may contain one.
+KINDS = {"number": 'class="number"', "chips": 'class="chip '}
+TIME = "<time "
 
 
 @register.inclusion_tag("admin/parts/filters.html")
@@ -50,7 +51,13 @@ def listed(results: Iterable[Any], headers: Iterable[Any]) -> dict[str, Any]:
 
 
 def _kind(cells: Iterable[str]) -> str:
-    return next((kind for cell in cells for kind, mark in KINDS.items() if mark in cell), "")
+    for cell in cells:
+        for kind, mark in KINDS.items():
+            if mark in cell:
+                return kind
+        if cell.partition(">")[2].startswith(TIME):
+            return "time"
+    return ""
 
 
 def _labelled(cell: str, label: str, kind: str) -> SafeString:
