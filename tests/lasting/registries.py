@@ -136,7 +136,7 @@ def entry_points() -> Iterator[str]:
     """The modules that images, supervisors and scripts start."""
     yield settings.WSGI_APPLICATION
     for path in (ROOT / "Dockerfile", *(ROOT / "docs" / "examples").rglob("*")):
-        if path.is_file():
+        if path.is_file() and path.parent.name != "__pycache__":
             yield from re.findall(r"\bconfig\.(?:wsgi|gunicorn|settings)\b", path.read_text())
 
 
