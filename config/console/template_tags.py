@@ -244,7 +244,7 @@ def act(event: Any) -> str:
 
 @register.filter
 def changes(event: Any) -> SafeString:
-    """Tells the change of an audit event: by its act's details, else by member, before → after.
+    """Describes the change of an audit event: by its act's details, else by member, before → after.
 
     An event with one of both leaves out the members that are empty.
     """

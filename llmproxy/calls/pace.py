@@ -53,7 +53,7 @@ class Pace:
     def _rest(self, exchange: Exchange, piece: bytes) -> bytes:
         """These bytes with those that came meanwhile: one read is one record of TLS.
 
-        An end or a failure behind them is told again by the next read, before which nothing sleeps.
+        The next read repeats an end or a failure behind them, without another sleep.
         """
         pieces, more = [piece], None
         try:
