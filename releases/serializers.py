@@ -72,6 +72,11 @@ class UpdateQuerySerializer(serializers.Serializer[Any]):
     current_version = VersionField(
         required=False, help_text="The version of the shell; 204 if it is not older."
     )
+    version = VersionField(
+        required=False,
+        help_text="The version that the client is pinned to (`shell.version` of the licence status): this published "
+        "release of the channel, in place of what the channel offers.",
+    )
     install_id = serializers.CharField(
         required=False,
         max_length=128,
