@@ -6,8 +6,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.fields import empty
 
+from config.platform.text.versions import MAX_LENGTH, STRICT
 from releases.models import CHANNEL, CHANNEL_LENGTH, WHOLE
-from releases.versions import MAX_LENGTH, STRICT
 
 
 class ShareField(serializers.IntegerField):

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from config.platform.problems.problem import InvalidRequest
+from config.platform.text.versions import Version
 from releases import updates
-from releases.versions import Version
 
 NOT_FOUND, NO_UPDATE = "no update: not found", "no update"
 

@@ -12,10 +12,10 @@ from hashlib import sha256
 from django.db.models import Subquery
 
 from config.platform.problems.problem import Fault, InvalidRequest, NotFound
+from config.platform.text.versions import NotAVersion, Version
 from releases.delivery.storage import POINTER_CACHE
 from releases.manifests.platforms import KNOWN, USUAL, base_of, near_miss
 from releases.models import WHOLE, Publication, ShellChannel
-from releases.versions import NotAVersion, Version
 
 # Known before anything is published on it, because shells ask before their first release.
 FIRST_CHANNEL = "stable"
