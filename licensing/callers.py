@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, NamedTuple, cast, get_type_hints
+from typing import Annotated, Any, NamedTuple, cast, get_type_hints
 from uuid import UUID
 
 from django.db.models import Model
@@ -12,6 +12,28 @@ from rest_framework.request import Request
 from accounts.hooks import Claims
 from config.platform.db.batching import BatchedLookup, BatchedStatement
 from licensing.models import Standing, merged
+from licensing.notices import is_below
+
+
+def _told_by(table: str) -> dict[str, str]:
+    """The values of what shells are told by one row: SQL by member, NULL for what it does not say."""
+    lasts = f"COALESCE({table}.message_until > now(), true)"
+    until = f"""to_char({table}.message_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"""
+    return {
+        "minimum_version": f"NULLIF({table}.minimum_version, '')",
+        "message": f"CASE WHEN {table}.message_id IS NOT NULL AND {lasts} THEN jsonb_build_object('id', "
+        f"{table}.message_id, 'level', {table}.message_level, 'text', {table}.message_text, 'until', {until}) END",
+        "shell": f"CASE WHEN {table}.shell_channel || {table}.shell_version <> '' THEN jsonb_build_object('channel', "
+        f"NULLIF({table}.shell_channel, ''), 'version', NULLIF({table}.shell_version, '')) END",
+    }
+
+
+def _told() -> str:
+    """One value for all members, NULL where shells are told nothing: almost always, so it costs a caller nothing."""
+    own, of_all = _told_by("licence"), _told_by("notice")
+    members = (f"'{name}', COALESCE({own[name]}, {of_all[name]})" for name in own)
+    return f"NULLIF(jsonb_strip_nulls(jsonb_build_object({', '.join(members)})), '{{}}')"
+
 
 # Whether the session or key has neither ended nor expired.
 _LASTS = "held.ended_at IS NULL AND (held.expires_at IS NULL OR held.expires_at > now())"
@@ -53,6 +75,8 @@ class Caller:
     monthly_output_tokens: Annotated[int | None, "plan.monthly_output_tokens"]
     daily_tokens: Annotated[int | None, "plan.daily_tokens"]
     cached_input_percent: Annotated[int, "COALESCE(plan.cached_input_percent, 100)"]
+    # The members that the licence status has beside its own, where any are set.
+    told: Annotated[dict[str, Any] | None, _told()]
     # See the plan's.
     catalogue_version: Annotated[UUID | None, "plan.catalogue_version"]
     key: CallerKey | None = None
@@ -77,6 +101,29 @@ class Caller:
         return self.status == Standing.SUSPENDED
 
     @property
+    def minimum_version(self) -> str | None:
+        return self._told("minimum_version")
+
+    @property
+    def message(self) -> dict[str, Any] | None:
+        return self._told("message")
+
+    @property
+    def shell(self) -> dict[str, Any] | None:
+        """Where the shell updates from. A minimum beats an older pin, which would leave it on its update screen."""
+        shell: dict[str, Any] | None = self._told("shell")
+        if (
+            shell
+            and self.minimum_version
+            and is_below(shell.get("version", ""), self.minimum_version)
+        ):
+            shell = {name: value for name, value in shell.items() if name != "version"}
+        return shell or None
+
+    def _told(self, member: str) -> Any:
+        return self.told and self.told.get(member)
+
+    @property
     def entitlements(self) -> list[str]:
         return merged(list(self.plan_entitlements or ()), list(self.own_entitlements or ()))
 
@@ -99,6 +146,7 @@ JOIN accounts_user person ON person.id = held.user_id
 LEFT JOIN accounts_client client ON client.id = person.client_id
 LEFT JOIN licensing_licence licence ON licence.client_id = client.id
 LEFT JOIN licensing_plan plan ON plan.id = licence.plan_id
+LEFT JOIN licensing_servicenotice notice ON licence.id IS NOT NULL
 """
 _CALLER = BatchedLookup(
     f"""
