@@ -1,5 +1,6 @@
 """The caller of a request: user, session, client, licence and plan, from their rows, in one query."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -67,6 +68,7 @@ class Caller:
     client_name: Annotated[str | None, "client.name"]
     status: Annotated[str | None, "licence.status"]
     grace_until: Annotated[datetime | None, "licence.grace_until"]
+    seats: Annotated[int | None, "licence.seats"]
     plan_id: Annotated[int | None, "plan.id"]
     plan: Annotated[str | None, "plan.name"]
     plan_entitlements: Annotated[Sequence[str] | None, "plan.entitlements"]
@@ -75,8 +77,8 @@ class Caller:
     monthly_output_tokens: Annotated[int | None, "plan.monthly_output_tokens"]
     daily_tokens: Annotated[int | None, "plan.daily_tokens"]
     cached_input_percent: Annotated[int, "COALESCE(plan.cached_input_percent, 100)"]
-    # The members that the licence status has beside its own, where any are set.
-    told: Annotated[dict[str, Any] | None, _told()]
+    # The members that the licence status has beside its own, as JSON where any are set: Django reads none by itself.
+    told: Annotated[str | None, _told()]
     # See the plan's.
     catalogue_version: Annotated[UUID | None, "plan.catalogue_version"]
     key: CallerKey | None = None
@@ -121,7 +123,7 @@ class Caller:
         return shell or None
 
     def _told(self, member: str) -> Any:
-        return self.told and self.told.get(member)
+        return json.loads(self.told).get(member) if self.told else None
 
     @property
     def entitlements(self) -> list[str]:

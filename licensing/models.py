@@ -208,6 +208,12 @@ class Licence(ShellNotice):
         blank=True,
         help_text="Micro apps beyond those of the plan.",
     )
+    seats = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=(MinValueValidator(1),),
+        help_text="How many people may be enabled, invited ones too. Empty: any number.",
+    )
     stripe_customer_id = models.CharField(
         max_length=255,
         blank=True,

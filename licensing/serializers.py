@@ -35,6 +35,10 @@ class LicenceStatusSerializer(serializers.Serializer[Any]):
         required=False, help_text="When the grace ends; there exactly when the status is grace."
     )
 
+    seats = serializers.IntegerField(
+        required=False,
+        help_text="How many people of the client may be enabled, where there is a limit.",
+    )
     minimum_version = serializers.CharField(
         required=False, help_text="A shell below it shows its update screen alone."
     )

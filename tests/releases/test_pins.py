@@ -1,5 +1,6 @@
 """The version that a client is pinned to: `GET /v1/updates/manifest?version=`."""
 
+import json
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ def test_a_pinned_shell_is_never_offered_an_older_version(
     assert (response.status_code, response.content) == (204, b"")
 
 
-@pytest.mark.parametrize("version", ["1.9.9", "1.5.0-rc.1", "1.2", "v1.2.0", ""])
+@pytest.mark.parametrize("version", ["1.9.9", "1.5.0-rc.1", "1.2", "v1.2.0"])
 def test_a_version_that_was_never_published_is_told(
     releases: dict[str, Release], version: str
 ) -> None:
@@ -57,9 +58,9 @@ def test_a_version_that_was_never_published_is_told(
     assert response.status_code == (404 if is_one else 400)
     if is_one:
         assert response["Cache-Control"].startswith("public")
-        assert "version of the channel" in response.data["detail"]
+        assert "version of the channel" in json.loads(response.content)["detail"]
     else:
-        assert [each["pointer"] for each in response.data["errors"]] == ["/version"]
+        assert [each["pointer"] for each in json.loads(response.content)["errors"]] == ["/version"]
 
 
 def test_another_channels_release_is_none_of_this_one(
