@@ -55,7 +55,7 @@ def seats_used(client_id: UUID) -> int:
 
 
 def refused_since(client_ids: list[UUID]) -> dict[UUID, datetime]:
-    """Those of these clients that were refused a seat within a day, and when first."""
+    """The clients among these that were refused a seat within a day, and the first time."""
     keys = {_key(each): each for each in client_ids}
     found = cache.get_many(keys).items()
     return {keys[key]: datetime.fromtimestamp(at, UTC) for key, at in found}

@@ -16,8 +16,8 @@ from licensing.models import Standing, merged
 from licensing.notices import is_below
 
 
-def _told_by(table: str) -> dict[str, str]:
-    """The values of what shells are told by one row: SQL by member, NULL for what it does not say."""
+def _members_of(table: str) -> dict[str, str]:
+    """The members of one row's notice to shells, as SQL: NULL for those that it has not."""
     lasts = f"COALESCE({table}.message_until > now(), true)"
     until = f"""to_char({table}.message_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"""
     return {
@@ -29,9 +29,9 @@ def _told_by(table: str) -> dict[str, str]:
     }
 
 
-def _told() -> str:
-    """One value for all members, NULL where shells are told nothing: almost always, so it costs a caller nothing."""
-    own, of_all = _told_by("licence"), _told_by("notice")
+def _notice() -> str:
+    """One value for all members, NULL without any: almost always, so it costs a caller nothing."""
+    own, of_all = _members_of("licence"), _members_of("notice")
     members = (f"'{name}', COALESCE({own[name]}, {of_all[name]})" for name in own)
     return f"NULLIF(jsonb_strip_nulls(jsonb_build_object({', '.join(members)})), '{{}}')"
 
@@ -78,7 +78,7 @@ class Caller:
     daily_tokens: Annotated[int | None, "plan.daily_tokens"]
     cached_input_percent: Annotated[int, "COALESCE(plan.cached_input_percent, 100)"]
     # The members that the licence status has beside its own, as JSON where any are set: Django reads none by itself.
-    told: Annotated[str | None, _told()]
+    notice: Annotated[str | None, _notice()]
     # See the plan's.
     catalogue_version: Annotated[UUID | None, "plan.catalogue_version"]
     key: CallerKey | None = None
@@ -104,16 +104,16 @@ class Caller:
 
     @property
     def minimum_version(self) -> str | None:
-        return self._told("minimum_version")
+        return self._noticed("minimum_version")
 
     @property
     def message(self) -> dict[str, Any] | None:
-        return self._told("message")
+        return self._noticed("message")
 
     @property
     def shell(self) -> dict[str, Any] | None:
-        """Where the shell updates from. A minimum beats an older pin, which would leave it on its update screen."""
-        shell: dict[str, Any] | None = self._told("shell")
+        """The source of the shell's updates. A minimum beats an older pin, which would keep it locked."""
+        shell: dict[str, Any] | None = self._noticed("shell")
         if (
             shell
             and self.minimum_version
@@ -122,8 +122,8 @@ class Caller:
             shell = {name: value for name, value in shell.items() if name != "version"}
         return shell or None
 
-    def _told(self, member: str) -> Any:
-        return json.loads(self.told).get(member) if self.told else None
+    def _noticed(self, member: str) -> Any:
+        return json.loads(self.notice).get(member) if self.notice else None
 
     @property
     def entitlements(self) -> list[str]:

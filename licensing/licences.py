@@ -38,7 +38,7 @@ def terms_of(licence: Licence) -> LicenceTerms:
 
 
 def seats_of(client_id: UUID) -> int | None:
-    """How many people of a client may be enabled; None for any number."""
+    """Returns the number of people of a client that may be enabled; None for any number."""
     return Licence.objects.filter(client=client_id).values_list("seats", flat=True).first()
 
 

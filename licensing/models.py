@@ -110,7 +110,7 @@ class Plan(models.Model):
 
 
 class ShellNotice(models.Model):
-    """What shells are told beside their standing: the least version that may run, a message, and where they update.
+    """A notice to shells: the least version that may run, a message, and the source of their updates.
 
     Each of the three is a client's own, on its licence, or else the service's. Shells older than these members ignore
     them, and the service refuses nobody by version.
@@ -169,13 +169,14 @@ class ShellNotice(models.Model):
 
 
 class ServiceNotice(ShellNotice):
-    """What the shells of all clients are told, unless their own licence says otherwise: one row."""
+    """The notice to the shells of all clients, unless their licence says otherwise: one row."""
 
     THE_ONE = "service"
 
     id = models.CharField(primary_key=True, max_length=10, default=THE_ONE, editable=False)
 
     class Meta(ShellNotice.Meta):
+        ordering = ("id",)
         verbose_name = "notice to all shells"
         verbose_name_plural = "notices to all shells"
         constraints = (

@@ -1,4 +1,4 @@
-"""Rules for what shells are told beside their standing: the least version, a message, and where they update from.
+"""Rules for notices to shells: the least version, a message, and the source of their updates.
 
 A row is a client's licence, or the one of the service. Which versions and channels there are is the rule of releases.
 """
@@ -25,7 +25,7 @@ def is_below(version: str, minimum: str) -> bool:
 
 
 def service_notice() -> ServiceNotice:
-    """Returns what all shells are told, without a row while that is nothing."""
+    """Returns the notice to all shells, empty without a row."""
     return ServiceNotice.objects.first() or ServiceNotice()
 
 
@@ -33,7 +33,7 @@ def set_minimum_version(
     *, licence_id: int | None, minimum: str, reason: str, by: Actor, now: datetime
 ) -> ShellNotice:
     """Sets the least version of a client's shells, or of all shells (None); "" for none. Needs a reason."""
-    return _told(licence_id, "minimum_set", {"minimum_version": minimum}, reason, by=by, now=now)
+    return _set(licence_id, "minimum_set", {"minimum_version": minimum}, reason, by=by, now=now)
 
 
 def set_shell(
@@ -41,7 +41,7 @@ def set_shell(
 ) -> ShellNotice:
     """Sets the channel that shells update from and the version that they are pinned to; "" for their own choice."""
     given = {"shell_channel": channel, "shell_version": version}
-    return _told(licence_id, "shell_set", given, reason, by=by, now=now)
+    return _set(licence_id, "shell_set", given, reason, by=by, now=now)
 
 
 def set_message(
@@ -68,10 +68,10 @@ def set_message(
         raise InvalidRequest(errors=faults)
     given = {"message_text": text, "message_level": level if text else ""}
     given["message_until"] = until if text else None
-    return _told(licence_id, "message_set", given, reason, by=by, now=now)
+    return _set(licence_id, "message_set", given, reason, by=by, now=now)
 
 
-def _told(
+def _set(
     licence_id: int | None,
     action: str,
     given: Mapping[str, Any],

@@ -17,7 +17,7 @@ class MessageSerializer(serializers.Serializer[Any]):
 
 
 class ShellSerializer(serializers.Serializer[Any]):
-    """Where a shell asks for its updates: the members of its update check that are decided for it."""
+    """The members of a shell's update check that operators decide."""
 
     channel = serializers.CharField(
         required=False, help_text="As `ch`; else the one it was built for."

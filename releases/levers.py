@@ -1,4 +1,4 @@
-"""What shells are told of versions: a minimum, a pin, a channel. Each is refused where shells could not follow it.
+"""Rules for versions in notices to shells: a minimum, a pin, a channel. Each is refused where shells could not follow.
 
 The licence status has them for a client, or for all clients without their own (:mod:`licensing.notices`).
 """
@@ -49,7 +49,7 @@ def set_shell(
     withdrawn, and for one below the minimum that applies.
     """
     from_channel = channel or FIRST_CHANNEL
-    minimum = _told(licence_id).minimum_version or notices.service_notice().minimum_version
+    minimum = _notice_of(licence_id).minimum_version or notices.service_notice().minimum_version
     if channel and not is_known(channel):
         raise InvalidRequest(errors=[Fault("/channel", "unknown", "There is no such channel.")])
     offered = _offered(from_channel, version, member="version")
@@ -68,20 +68,20 @@ def set_shell(
 
 
 def minimums_above(channel: str, version: str | None) -> list[tuple[str, str]]:
-    """Returns who has a minimum above a version of the channel (None: nothing at all), and that minimum.
+    """Returns the minimums above a version of the channel (None: nothing at all), each with its client or all shells.
 
     Shells below it would have nothing to update to while the channel offers no more.
     """
     offered = Version.parse(version) if version else None
     service = notices.service_notice()
-    told: list[tuple[str, ShellNotice]] = [("All shells", service)]
-    told += [
+    noticed: list[tuple[str, ShellNotice]] = [("All shells", service)]
+    noticed += [
         (str(each.client), each)
         for each in Licence.objects.exclude(minimum_version="").select_related("client")
     ]
     return [
         (whose, notice.minimum_version)
-        for whose, notice in told
+        for whose, notice in noticed
         if notice.minimum_version
         and _channel(notice, service) == channel
         and (offered is None or offered < Version.parse(notice.minimum_version))
@@ -115,7 +115,7 @@ def _channel(notice: ShellNotice, service: ShellNotice) -> str:
     return notice.shell_channel or service.shell_channel or FIRST_CHANNEL
 
 
-def _told(licence_id: int | None) -> ShellNotice:
+def _notice_of(licence_id: int | None) -> ShellNotice:
     if licence_id is None:
         return notices.service_notice()
     return Licence.objects.get(pk=licence_id)

@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("licensing", "0017_shells_are_told_versions_and_messages")]
+    dependencies = [("licensing", "0017_notices_to_shells")]
 
     operations = [
         migrations.AddField(

@@ -21,7 +21,7 @@ from releases.models import ShellChannel
 
 
 class Lever(Action):
-    """An action on what the shells of a client, or of all clients, are told."""
+    """An action on the notice to the shells of a client, or of all clients."""
 
     def available(self, target: Client | ServiceNotice, *, by: HttpRequest) -> bool:
         return not isinstance(target, Client) or hasattr(target, "licence")
@@ -31,14 +31,15 @@ class Lever(Action):
         return Result(sentence, target, "Shells hear of it within a minute.", undo=back)
 
 
+class VersionField(forms.CharField):
+    """A version of the shell, or none."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(required=False, strip=True, max_length=MAX_LENGTH, **kwargs)
+
+
 class MinimumForm(ReasonForm):
-    minimum = forms.CharField(
-        label="Minimum version",
-        required=False,
-        strip=True,
-        max_length=MAX_LENGTH,
-        help_text="As 1.2.3. Empty: any version works.",
-    )
+    minimum = VersionField(label="Minimum version", help_text="As 1.2.3. Empty: any version works.")
     # The version whose effects were shown.
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -79,22 +80,24 @@ class SetMinimum(Lever):
         return self.done(target, f"{named(target)} {said}.")
 
 
+class ChannelField(forms.ChoiceField):
+    """A channel of the shell, or none."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(required=False, choices=self._names, **kwargs)
+
+    @staticmethod
+    def _names() -> list[tuple[str, str]]:
+        names = ShellChannel.objects.values_list("name", flat=True)
+        return [("", "Its own"), *((each, each) for each in names)]
+
+
 class ShellForm(ReasonForm):
-    channel = forms.ChoiceField(
-        required=False, help_text="Empty: the channel that a shell was built for."
-    )
-    version = forms.CharField(
+    channel = ChannelField(help_text="Empty: the channel that a shell was built for.")
+    version = VersionField(
         label="Pinned version",
-        required=False,
-        strip=True,
-        max_length=MAX_LENGTH,
         help_text="As 1.2.3, published on the channel. Empty: the newest.",
     )
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        names = ShellChannel.objects.values_list("name", flat=True)
-        self.fields["channel"].choices = [("", "Its own"), *((each, each) for each in names)]  # type: ignore[attr-defined]
 
 
 class SetShell(Lever):
@@ -185,7 +188,7 @@ def locked_by(minimum: str, client: Client) -> list[tuple[str, int]]:
 
 @admin.register(ServiceNotice)
 class ServiceNoticeAdmin(ConsoleAdmin):
-    """What all shells are told, unless their client's licence says otherwise: one row."""
+    """The notice to all shells, unless their client's licence says otherwise: one row."""
 
     row_actions = LEVERS
     list_display = ("__str__", "minimum_version", "shell_channel", "shell_version", "message_text")

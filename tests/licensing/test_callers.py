@@ -52,7 +52,7 @@ def told(user: User) -> dict[str, object]:
         "daily_tokens": 1_003,
         "cached_input_percent": 14,
         "seats": 21,
-        "told": '{"minimum_version": "1.2.0"}',
+        "notice": '{"minimum_version": "1.2.0"}',
         "catalogue_version": plan.catalogue_version,
         "key": None,
     }

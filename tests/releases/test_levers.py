@@ -1,4 +1,4 @@
-"""What shells are told of versions and messages: a client's own, else the service's, and what is refused."""
+"""Notices to shells: a client's own, else the service's, and the refusals of those that shells could not follow."""
 
 from datetime import timedelta
 from typing import Any

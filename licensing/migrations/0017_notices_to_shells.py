@@ -1,4 +1,4 @@
-"""Shells are told a least version, a message and where they update from: by a licence, or by one row for all."""
+"""Notices to shells, by a licence or by one row for all: a least version, a message, the source of their updates."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +13,7 @@ def words(length: int, **options: Any) -> Any:
     return models.CharField(blank=True, db_default="", default="", max_length=length, **options)
 
 
-def told() -> list[tuple[str, Any]]:
+def columns() -> list[tuple[str, Any]]:
     levels = [("info", "Information"), ("warning", "Warning"), ("critical", "Critical")]
     return [
         (
@@ -71,7 +71,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="ServiceNotice",
             fields=[
-                *told(),
+                *columns(),
                 (
                     "id",
                     models.CharField(
@@ -84,12 +84,13 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
+                "ordering": ("id",),
                 "verbose_name": "notice to all shells",
                 "verbose_name_plural": "notices to all shells",
                 "abstract": False,
             },
         ),
-        *(migrations.AddField("licence", name, field) for name, field in told()),
+        *(migrations.AddField("licence", name, field) for name, field in columns()),
         *checks("licence"),
         *checks("servicenotice"),
         migrations.AddConstraint(
