@@ -25,25 +25,25 @@ class SeatsExhausted(Problem):
 
 
 @contextmanager
-def within_seats(client_id: UUID | None, *, now: datetime) -> Iterator[None]:
+def within_seats(client: Client | None, *, now: datetime) -> Iterator[None]:
     """Locks a client, and refuses a change of its people that enables more of them than it has seats.
 
     Raises ``SeatsExhausted``. A client that has more people than seats already may keep them, and gets no further one.
     Needs a transaction, and comes before the locks of people.
     """
-    if client_id is None:
+    if client is None:
         yield
         return
-    Client.objects.select_for_update(no_key=True).filter(pk=client_id).first()
-    seats = extensions().seats_of(client_id)
-    before = seats_used(client_id) if seats is not None else 0
+    Client.objects.select_for_update(no_key=True).filter(pk=client.pk).first()
+    seats = extensions().seats_of(client.pk)
+    before = seats_used(client.pk) if seats is not None else 0
     yield
     if seats is None:
         return
-    after = seats_used(client_id)
+    after = seats_used(client.pk)
     if after > max(seats, before):
         # Outside of the transaction, which is about to be rolled back.
-        cache.add(_key(client_id), int(now.timestamp()), REFUSAL_SHOWN_SECONDS)
+        cache.add(_key(client.pk), int(now.timestamp()), REFUSAL_SHOWN_SECONDS)
         wanted = f"{after - before} more people are" if after - before > 1 else "One more person is"
         detail = f"{before} of {seats} seats are taken. {wanted} too many; disable somebody or raise the seats."
         raise SeatsExhausted(detail, seats=seats, used=before)

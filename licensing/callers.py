@@ -104,11 +104,13 @@ class Caller:
 
     @property
     def minimum_version(self) -> str | None:
-        return self._noticed("minimum_version")
+        minimum: str | None = self._noticed("minimum_version")
+        return minimum
 
     @property
     def message(self) -> dict[str, Any] | None:
-        return self._noticed("message")
+        message: dict[str, Any] | None = self._noticed("message")
+        return message
 
     @property
     def shell(self) -> dict[str, Any] | None:

@@ -109,6 +109,19 @@ class Plan(models.Model):
         super().validate_constraints({*(exclude or ()), "is_default"})
 
 
+# Each table's own name is in theirs.
+_OF_NOTICES: tuple[models.BaseConstraint, ...] = (
+    models.CheckConstraint(
+        condition=Q(message_id=None, message_text="", message_level="", message_until=None)
+        | (Q(message_id__isnull=False) & ~Q(message_text="") & ~Q(message_level="")),
+        name="%(class)s_message_is_whole",
+    ),
+    models.CheckConstraint(
+        condition=is_readable("message_until"), name="%(class)s_message_end_is_readable"
+    ),
+)
+
+
 class ShellNotice(models.Model):
     """A notice to shells: the least version that may run, a message, and the source of their updates.
 
@@ -156,16 +169,6 @@ class ShellNotice(models.Model):
 
     class Meta:
         abstract = True
-        constraints = (
-            models.CheckConstraint(
-                condition=Q(message_id=None, message_text="", message_level="", message_until=None)
-                | (Q(message_id__isnull=False) & ~Q(message_text="") & ~Q(message_level="")),
-                name="%(class)s_message_is_whole",
-            ),
-            models.CheckConstraint(
-                condition=is_readable("message_until"), name="%(class)s_message_end_is_readable"
-            ),
-        )
 
 
 class ServiceNotice(ShellNotice):
@@ -175,12 +178,12 @@ class ServiceNotice(ShellNotice):
 
     id = models.CharField(primary_key=True, max_length=10, default=THE_ONE, editable=False)
 
-    class Meta(ShellNotice.Meta):
+    class Meta:
         ordering = ("id",)
         verbose_name = "notice to all shells"
         verbose_name_plural = "notices to all shells"
         constraints = (
-            *ShellNotice.Meta.constraints,
+            *_OF_NOTICES,
             models.CheckConstraint(condition=Q(id="service"), name="servicenotice_is_one"),
         )
 
@@ -258,11 +261,10 @@ class Licence(ShellNotice):
 
     objects = LicenceQuerySet.as_manager()
 
-    class Meta(ShellNotice.Meta):
-        abstract = False
+    class Meta:
         ordering = ("client__name",)
         constraints = (
-            *ShellNotice.Meta.constraints,
+            *_OF_NOTICES,
             models.CheckConstraint(
                 condition=Q(billing_status__in=Standing.values)
                 & (Q(operator_status=None) | Q(operator_status__in=Standing.values)),

@@ -3,14 +3,15 @@
 A row is a client's licence, or the one of the service. Which versions and channels there are is the rule of releases.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 from django.db import transaction
 
-from accounts.audit import Actor, check_reason, record
+from accounts.audit import Actor, check_reason, reason_faults, record
+from accounts.models import Client
 from config.platform.problems.problem import Fault, InvalidRequest, instant
 from config.platform.text.versions import NotAVersion, Version
 from licensing.models import Licence, ServiceNotice, ShellNotice
@@ -33,15 +34,37 @@ def set_minimum_version(
     *, licence_id: int | None, minimum: str, reason: str, by: Actor, now: datetime
 ) -> ShellNotice:
     """Sets the least version of a client's shells, or of all shells (None); "" for none. Needs a reason."""
-    return _set(licence_id, "minimum_set", {"minimum_version": minimum}, reason, by=by, now=now)
+    check_reason(reason)
+    with transaction.atomic():
+        row, target, change = _changed(licence_id, {"minimum_version": minimum})
+        record(
+            "licence:minimum_set" if isinstance(row, Licence) else "service:minimum_set",
+            target,
+            by=by,
+            now=now,
+            reason=reason,
+            **change,
+        )
+    return row
 
 
 def set_shell(
     *, licence_id: int | None, channel: str, version: str, reason: str, by: Actor, now: datetime
 ) -> ShellNotice:
     """Sets the channel that shells update from and the version that they are pinned to; "" for their own choice."""
+    check_reason(reason)
     given = {"shell_channel": channel, "shell_version": version}
-    return _set(licence_id, "shell_set", given, reason, by=by, now=now)
+    with transaction.atomic():
+        row, target, change = _changed(licence_id, given)
+        record(
+            "licence:shell_set" if isinstance(row, Licence) else "service:shell_set",
+            target,
+            by=by,
+            now=now,
+            reason=reason,
+            **change,
+        )
+    return row
 
 
 def set_message(
@@ -59,48 +82,44 @@ def set_message(
     Raises ``InvalidRequest`` without a reason, for an end in the past, and for a text with control characters.
     """
     text = " ".join(text.split())
-    faults = []
+    faults = reason_faults(reason)
     if until is not None and until <= now:
         faults.append(Fault("/until", "invalid", "This end has passed."))
     if not text.isprintable():
         faults.append(Fault("/text", "invalid", "A message is plain text, in one paragraph."))
     if faults:
         raise InvalidRequest(errors=faults)
-    given = {"message_text": text, "message_level": level if text else ""}
-    given["message_until"] = until if text else None
-    return _set(licence_id, "message_set", given, reason, by=by, now=now)
-
-
-def _set(
-    licence_id: int | None,
-    action: str,
-    given: Mapping[str, Any],
-    reason: str,
-    *,
-    by: Actor,
-    now: datetime,
-) -> ShellNotice:
-    check_reason(reason)
+    given = {
+        "message_text": text,
+        "message_level": level if text else "",
+        "message_until": until if text else None,
+    }
     with transaction.atomic():
-        row = _locked(licence_id)
-        before = {name: getattr(row, name) for name in given}
-        changed = dict(given)
-        if given.get("message_text", row.message_text) != row.message_text:
-            changed["message_id"] = uuid4() if given["message_text"] else None
-        for name, value in changed.items():
-            setattr(row, name, value)
-        row.save(update_fields=[*changed])
-        kind, target = ("licence", row.client) if isinstance(row, Licence) else ("service", row)
+        row, target, change = _changed(licence_id, given)
         record(
-            f"{kind}:{action}",
+            "licence:message_set" if isinstance(row, Licence) else "service:message_set",
             target,
             by=by,
             now=now,
             reason=reason,
-            before=_audited(before),
-            after=_audited(given),
+            **change,
         )
     return row
+
+
+def _changed(
+    licence_id: int | None, given: dict[str, Any]
+) -> tuple[ShellNotice, Client | ServiceNotice, dict[str, Any]]:
+    """Writes the columns of a notice; returns its row, and the target and the change of its audit event."""
+    row = _locked(licence_id)
+    change = {"before": _audited(row, given), "after": {}}
+    if given.get("message_text", row.message_text) != row.message_text:
+        row.message_id = uuid4() if given["message_text"] else None
+    for name, value in given.items():
+        setattr(row, name, value)
+    row.save(update_fields=["message_id", *given])
+    change["after"] = _audited(row, given)
+    return row, row.client if isinstance(row, Licence) else row, change
 
 
 def _locked(licence_id: int | None) -> Licence | ServiceNotice:
@@ -111,8 +130,9 @@ def _locked(licence_id: int | None) -> Licence | ServiceNotice:
     return rows.get(pk=licence_id)
 
 
-def _audited(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that say something, with instants as the audit log has them."""
+def _audited(row: ShellNotice, names: Iterable[str]) -> dict[str, Any]:
+    """The columns that have a value, with instants as the audit log has them."""
+    values = {name: getattr(row, name) for name in names}
     return {
         name: instant(value) if isinstance(value, datetime) else value
         for name, value in values.items()

@@ -61,7 +61,7 @@ def add_users(
         for email in emails
     ]
     with transaction.atomic():
-        with within_seats(client and client.pk, now=now), refused_as(EMAIL_TAKEN):
+        with within_seats(client, now=now), refused_as(EMAIL_TAKEN):
             User.objects.bulk_create(people)
         named = [(user.email, user.pk) for user in people]
         after = {"client": client.name if client else None}
@@ -148,7 +148,7 @@ def move_user(
     total of the month continues. An open invitation is void, as every link is after a revocation.
     """
     check_reason(reason)
-    with transaction.atomic(), within_seats(client and client.pk, now=now):
+    with transaction.atomic(), within_seats(client, now=now):
         user = lock_person(user_id)
         check_touch(user, by=by)
         before, after = _client_of(user.client), _client_of(client)

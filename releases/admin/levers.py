@@ -67,7 +67,10 @@ class SetMinimum(Lever):
         if minimum and seen != minimum:
             levers.check_minimum(licence_id=licence_of(target), minimum=minimum)
             form = MinimumForm(initial={"minimum": minimum, "seen": minimum, "reason": reason})
-            shown = {"minimum": minimum, "client": target if isinstance(target, Client) else None}
+            shown: dict[str, Any] = {
+                "minimum": minimum,
+                "client": target if isinstance(target, Client) else None,
+            }
             shown["locked"] = locked_by(minimum, target) if isinstance(target, Client) else ()
             button = f"Set the minimum to {minimum}"
             return Preview(
