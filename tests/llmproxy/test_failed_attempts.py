@@ -144,6 +144,22 @@ def test_what_failed_without_a_status_is_named(
     assert cause(record) == ""
 
 
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        (None, "could not be reached: it refused the connection"),
+        (resets, "broke off: it closed the connection"),
+        (breaks_off, "sent an answer that could not be read"),
+    ],
+)
+def test_the_cause_of_a_broken_connection_is_told_in_words(
+    routed: Routed, script: Script | None, told: str
+) -> None:
+    routed.add(script)
+    assert ends(routed.admit()) is not None
+    assert cause(UsageRecord.objects.get()) == f"number-1 {told}"
+
+
 @pytest.mark.parametrize("streamed", [True, False])
 def test_a_call_that_succeeds_at_once_has_no_failures(routed: Routed, streamed: bool) -> None:
     routed.add(answers("first"))

@@ -1,5 +1,6 @@
 """The attempts at a call that failed, in words: for its story, and for why it failed."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -23,6 +24,17 @@ DID: dict[str, str] = {
     What.NO_KEY: "was not asked, because its key cannot be decrypted",
     What.FAILED: "failed",
 }
+# How a connection failed, by the name of the error behind it.
+CAUSES = {
+    "ConnectionRefusedError": "it refused the connection",
+    "gaierror": "its name does not resolve",
+    "SSLCertVerificationError": "its certificate is not valid",
+    "RemoteDisconnected": "it closed the connection",
+    "ConnectionResetError": "it closed the connection",
+    "BrokenPipeError": "it closed the connection",
+    "IncompleteRead": "its answer was cut short",
+}
+CAUSE = re.compile(r"\((\w+)\)\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +115,19 @@ def latest_failed(user_id: UUID, *, now: datetime) -> UsageRecord | None:
 
 
 def _tried(attempt: FailedAttempt, billed: Attempt | None, *, left_out: int) -> Tried:
-    did = DID.get(attempt.what, DID[What.FAILED])
+    did, words = DID.get(attempt.what, DID[What.FAILED]), attempt.words
     if attempt.status:
         did = f"answered {attempt.status}"
+    if attempt.what != What.REFUSED:
+        named = CAUSE.search(words)
+        words = CAUSES.get(named[1], "") if named else ""
     return Tried(
         attempt.provider,
         attempt.model,
         attempt.asked_at,
         attempt.ended_at,
         did,
-        attempt.words,
+        words,
         billed,
         left_out,
     )

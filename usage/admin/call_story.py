@@ -114,6 +114,9 @@ def _parts(
 ) -> list[tuple[str, str, float, float, float]]:
     """The parts of the time: the kind, a name, its seconds, and its place and width in percent."""
     spans = []
+    asked = seconds(call, attempts[0].asked_at) or 0.0 if attempts else 0.0
+    if asked >= SAME:
+        spans.append(("second", "admission", min(end, asked), 0.0))
     for each in attempts:
         begin = min(end, seconds(call, each.asked_at) or 0.0)
         lasted = min(end - begin, each.seconds)
