@@ -7,7 +7,7 @@ from rest_framework import serializers
 from licensing.models import ShellNotice, Standing
 
 
-class MessageSerializer(serializers.Serializer[Any]):
+class LicenceMessageSerializer(serializers.Serializer[Any]):
     """A message of the operators to the people at their shells."""
 
     id = serializers.UUIDField(help_text="Another one for each text.")
@@ -16,7 +16,7 @@ class MessageSerializer(serializers.Serializer[Any]):
     until = serializers.DateTimeField(required=False, help_text="When to stop showing it.")
 
 
-class ShellSerializer(serializers.Serializer[Any]):
+class LicenceShellSerializer(serializers.Serializer[Any]):
     """The members of a shell's update check that operators decide."""
 
     channel = serializers.CharField(
@@ -42,8 +42,8 @@ class LicenceStatusSerializer(serializers.Serializer[Any]):
     minimum_version = serializers.CharField(
         required=False, help_text="A shell below it shows its update screen alone."
     )
-    message = MessageSerializer(required=False)
-    shell = ShellSerializer(required=False)
+    message = LicenceMessageSerializer(required=False)
+    shell = LicenceShellSerializer(required=False)
 
     def to_representation(self, instance: Any) -> Any:
         """The members that have a value."""
