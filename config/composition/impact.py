@@ -29,7 +29,7 @@ def affected(right: str, row: object, *, now: datetime) -> Table | None:
         ("Sessions", sessions.count(), "stay signed in"),
     )
     columns = (Column("Affected"), Column("Number", kind="number"), Column("A suspension means"))
-    return Table(columns, [Row(cells) for cells in numbers])
+    return Table(columns, [Row(cells) for cells in numbers], is_plain=True)
 
 
 def outcome_note(right: str, row: object) -> str:
