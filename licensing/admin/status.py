@@ -45,7 +45,7 @@ class Suspend(Action):
     consequences = "admin/console/suspend.html"
 
     def available(self, target: Licence, *, by: HttpRequest) -> bool:
-        return target.status != Standing.SUSPENDED
+        return bool(target.status != Standing.SUSPENDED)
 
     def shown(self, target: Licence, form: Any) -> dict[str, Any]:
         people = User.objects.filter(client=target.client_id, erased_at=None, is_active=True)
@@ -87,7 +87,7 @@ class Resume(Action):
     consequences = "admin/console/resume.html"
 
     def available(self, target: Licence, *, by: HttpRequest) -> bool:
-        return target.status == Standing.SUSPENDED
+        return bool(target.status == Standing.SUSPENDED)
 
     def form(
         self, target: Licence, data: Mapping[str, Any] | None, *, by: HttpRequest
