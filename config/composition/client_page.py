@@ -27,6 +27,7 @@ from licensing.admin.licences import StatusFilter
 from licensing.licences import billing_reason, create_client
 from licensing.models import Licence, Plan
 from llmproxy.catalogue.unpriced import unpriced_warning
+from releases.admin.levers import LEVERS
 from releases.micro_apps.offers import Explained, explain
 from usage.admin.budgets import SetBudget
 from usage.admin.refusals import in_two_weeks
@@ -114,6 +115,7 @@ class ClientAdmin(ConsoleAdmin):
         ImportPeople(),
         SetClientBudget(),
         SetAlertEmail(),
+        *LEVERS,
         Rename(),
         DeleteClient(),
     )
