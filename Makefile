@@ -2,7 +2,7 @@
 PYTHON ?= python3
 RUN = exec .venv/bin/python -m tests.tools
 
-.PHONY: run test test-full test-wire test-pythons faults soak upgrade-drill restore-drill bench bench-smoke format docs lock schemas sbom python
+.PHONY: run test test-full test-wire test-pythons faults soak upgrade-drill restore-drill bench bench-smoke format docs pictures lock schemas sbom python
 
 run: python  ## Start everything and say where it is; Ctrl-C stops it.
 	@$(PYTHON) -m tests.tools.beforehand
@@ -63,6 +63,11 @@ format: python  ## Put the code in form.
 docs: python  ## Write what the code generates in docs/ anew: tables, the drawing of imports, the list of lasting names.
 	@$(PYTHON) -m tests.tools.install test
 	@UPDATE_DOCS=1 .venv/bin/python -m pytest -q tests/test_docs.py tests/lasting/test_names.py -k "generates or lasting_name"
+
+pictures: python  ## Take the README's pictures of the console anew, with Chromium.
+	@$(PYTHON) -m tests.tools.install wire
+	@.venv/bin/python -m tests.tools.wire
+	@UPDATE_PICTURES=1 .venv/bin/python -m tests.tools with -- .venv/bin/python -m pytest -q -m wire tests/console/test_pictures.py
 
 lock: python  ## Write the locked requirements anew; UPGRADE=--upgrade takes the newest versions.
 	@$(PYTHON) -m tests.tools.lock $(UPGRADE)

@@ -2,11 +2,12 @@
 
 from django.urls import path, re_path
 
-from accounts.people.pages import OneTimePage, PasswordPage, PasswordSetPage
+from accounts.people.pages import ForgottenPage, OneTimePage, PasswordPage, PasswordSetPage
 
 app_name = "account"
 
 urlpatterns = [
+    path("forgotten", ForgottenPage.as_view(), name="forgotten"),
     path("password", OneTimePage.as_view(), name="one-time"),
     path("password/set", PasswordSetPage.as_view(), name="password-set"),
     # Also a link that was copied with something more or less: the page says what to do.

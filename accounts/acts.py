@@ -109,6 +109,7 @@ ACTS = (
         "everybody:tokens_revoked",
         "ended everybody’s sessions",
         "all sessions ended, as after a restore",
+        (Right("accounts.session_add", proof=Proof.GRAVE),),
     ),
     Act("session:started", "signed in", "sign-in"),
     Act(

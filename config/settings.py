@@ -255,6 +255,8 @@ STORAGES: dict[str, dict[str, Any]] = {
 STATIC_URL = "static/"
 # Served straight from the packages, without a build step.
 WHITENOISE_USE_FINDERS = True
+# Fonts, whose names hold the hash of their contents.
+WHITENOISE_IMMUTABLE_FILE_TEST = r"\.[0-9a-f]{12}\.woff2$"
 
 # --- Transport --------------------------------------------------------------------------------------
 

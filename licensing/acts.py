@@ -20,12 +20,16 @@ ACTS = (
         "licence:operator_set",
         "decided the licence of {}",
         "operator decided a licence's status",
-        (Right("licensing.licence_status", ("licensing",)),),
+        (
+            Right("licensing.licence_status", ("licensing",)),
+            Right("licensing.licence_suspend", ("licensing",)),
+        ),
     ),
     Act(
         "licence:operator_cleared",
         "left the licence of {} to billing",
         "that decision was withdrawn or expired",
+        (Right("licensing.licence_resume", ("licensing",)),),
     ),
     Act(
         "licence:terms_set",

@@ -1,4 +1,4 @@
-"""The tables and the drawing of the docs that are made from the code.
+"""The tables, the drawing and the list of strings of the docs that are made from the code.
 
 ``tests/test_docs.py`` fails while one differs from the code; `make docs` writes it.
 """
@@ -19,6 +19,7 @@ from config.composition.attention import alerts_page
 from config.console.navigation import label_of
 from config.platform.acts import ACTS, PAGES, RIGHTS
 from config.platform.problems.problem import Problem
+from tests import strings
 from tests.tools.folders import ROOT
 
 OURS = {"accounts", "licensing", "usage", "releases", "telemetry", "llmproxy", "config"}
@@ -118,4 +119,5 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "operating.md": operating,
     "problems.csv": lambda: table(problem_rows),
     "roles.csv": lambda: table(role_rows),
+    "strings.txt": strings.written,
 }

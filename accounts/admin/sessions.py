@@ -13,6 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from accounts.admin.audit import events_about
+from accounts.admin.everybody import RevokeEverybody
 from accounts.admin.large_lists import THEIRS, LargeList
 from accounts.device_names import in_a_sentence
 from accounts.models import RefreshToken, Session
@@ -69,6 +70,7 @@ class SessionState(ChoiceFilter):
 @admin.register(Session)
 class SessionAdmin(LargeList):
     row_actions = (EndSession(),)
+    add_action = RevokeEverybody()
     change_form_template = "admin/console/session.html"
     list_display = (
         "short_id",

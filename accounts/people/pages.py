@@ -16,7 +16,7 @@ from django.views.decorators.csrf import csrf_exempt
 from accounts.models import PasswordLink
 from accounts.people.mails import SET_UP
 from accounts.people.one_time_passwords import find_one_time
-from accounts.people.password_links import LinkSpent, find_link, signs_of, use_link
+from accounts.people.password_links import LinkSpent, find_link, request_reset, signs_of, use_link
 from accounts.sessions.sign_in import MAX_PASSWORD
 from config.console.actions import show_refusal
 from config.platform.edge.client_address import address_of
@@ -68,20 +68,21 @@ class PasswordForm(forms.Form):
         self.fields[name].widget.attrs["autofocus"] = True
 
 
+def email_field(**attributes: Any) -> forms.CharField:
+    """An email that is looked up and not judged: browsers refuse addresses beyond ASCII, which no mail may reach."""
+    plain = {"autocapitalize": "none", "inputmode": "email", "spellcheck": "false"}
+    widget = forms.TextInput(attrs={"autocomplete": "username", **plain, **attributes})
+    valid = RegexValidator(r".@.", "Enter a valid email address.")
+    return forms.CharField(label="Email", max_length=254, validators=[valid], widget=widget)
+
+
+class ForgottenForm(forms.Form):
+    email = email_field(autofocus=True)
+    use_required_attribute = False
+
+
 class OneTimeForm(PasswordForm):
-    # Looked up and not judged: browsers refuse addresses beyond ASCII, which no mail may reach.
-    email = forms.CharField(
-        max_length=254,
-        validators=[RegexValidator(r".@.", "Enter a valid email address.")],
-        widget=forms.TextInput(
-            attrs={
-                "autocomplete": "username",
-                "autocapitalize": "none",
-                "inputmode": "email",
-                "spellcheck": "false",
-            }
-        ),
-    )
+    email = email_field()
     one_time = forms.CharField(
         max_length=100,
         widget=forms.TextInput(
@@ -161,6 +162,26 @@ class OneTimePage(AccountPage):
             said = ONE_TIME_SPENT.format(form.word, form.word.rpartition(" ")[2])
             form.add_error("one_time", said)
         return done or _one_time_page(request, form)
+
+
+# As the API's reset, which anybody may request for any email, and as rarely.
+@method_decorator(csrf_exempt, name="dispatch")
+class ForgottenPage(AccountPage):
+    """The page that mails a link to set a new password; its answer does not tell whether an email has an account."""
+
+    http_method_names = ["get", "head", "post"]
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        shown = {"form": ForgottenForm(), "sent": "sent" in request.GET}
+        return render(request, "account/forgotten.html", shown)
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        form = ForgottenForm(request.POST)
+        if not form.is_valid():
+            return render(request, "account/forgotten.html", {"form": form})
+        email = form.cleaned_data["email"]
+        request_reset(email=email, address=address_of(request), request_id=request_id())
+        return HttpResponseRedirect(f"{reverse('account:forgotten')}?sent")
 
 
 class PasswordSetPage(AccountPage):

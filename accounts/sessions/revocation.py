@@ -16,6 +16,8 @@ from accounts.models import RefreshToken, Session, User
 from accounts.sessions.refresh_tokens import RefreshSecret
 
 PEOPLE_AT_A_TIME = 200
+# The target of an event about all people.
+EVERYBODY = "everybody"
 
 
 def revoke_all(
@@ -48,7 +50,7 @@ def revoke_everything(*, by: Actor, reason: str, now: datetime) -> tuple[int, in
     Works in batches, so that no sign-in waits for all of them. It can be run again after an interruption, so both
     its beginning and its end are audited.
     """
-    record("everybody:revocation_begun", by=by, now=now, reason=reason)
+    record("everybody:revocation_begun", EVERYBODY, by=by, now=now, reason=reason)
     people = sessions = 0
     last: UUID | None = None
     while True:
@@ -59,7 +61,7 @@ def revoke_everything(*, by: Actor, reason: str, now: datetime) -> tuple[int, in
             break
         people, last = people + len(ids), ids[-1]
     after = {"people": people, "sessions_ended": sessions}
-    record("everybody:tokens_revoked", by=by, now=now, reason=reason, after=after)
+    record("everybody:tokens_revoked", EVERYBODY, by=by, now=now, reason=reason, after=after)
     return people, sessions
 
 

@@ -10,31 +10,31 @@ from llmproxy.models import PersonalKey
 from usage.models import RunningCall
 
 LATELY = timedelta(hours=1)
-SUSPENSION = "licensing.licence_status"
+SUSPENDING = {"licensing.licence_status", "licensing.licence_suspend"}
 
 
 def affected(right: str, row: object, *, now: datetime) -> Table | None:
     """Returns a table of the people, calls and keys an action would affect; None where its own sentences suffice."""
-    if right != SUSPENSION or not isinstance(row, Licence):
+    if right not in SUSPENDING or not isinstance(row, Licence):
         return None
     people = User.objects.filter(client=row.client_id, erased_at=None, is_active=True)
     sessions = Session.objects.filter(user__client=row.client_id).live(at=now)
     active = sessions.filter(last_used_at__gt=now - LATELY).values("user").distinct().count()
     keys = PersonalKey.objects.filter(user__client=row.client_id, ended_at=None, expires_at__gt=now)
     numbers = (
-        ("People", people.count(), f"{active} active in the last hour"),
+        ("People", people.count(), f"{active:,} active in the last hour"),
         ("Running calls", _running(row), "are ended and charged so far"),
         ("Personal keys", keys.count(), "refused, not deleted"),
-        ("Apps", len(row.all_entitlements), "refused until reactivated"),
+        ("Apps", len(row.all_entitlements), "refused until the client is resumed"),
         ("Sessions", sessions.count(), "stay signed in"),
     )
     columns = (Column("Affected"), Column("Number", kind="number"), Column("A suspension means"))
-    return Table(columns, [Row(cells) for cells in numbers])
+    return Table(columns, [Row(cells) for cells in numbers], is_plain=True)
 
 
 def outcome_note(right: str, row: object) -> str:
     """Returns a sentence on the effects of an action; "" where its own message suffices."""
-    if right != SUSPENSION or not isinstance(row, Licence):
+    if right not in SUSPENDING or not isinstance(row, Licence):
         return ""
     row.refresh_from_db()
     if row.status != Standing.SUSPENDED:
@@ -44,7 +44,7 @@ def outcome_note(right: str, row: object) -> str:
     ends = counted(calls, "running call ends", "running calls end")
     ending = f" {ends} within 15 seconds." if calls else ""
     cannot = counted(people, "person cannot", "people cannot")
-    return f"{cannot} call models until you reactivate the client.{ending}"
+    return f"{cannot} call models until you resume the client.{ending}"
 
 
 def _running(licence: Licence) -> int:

@@ -17,9 +17,9 @@ from config.platform.problems.problem import PermissionRefused, Problem
 from config.platform.runtime.request_id import id_of
 
 OWNERS_SHOWN = 3
-# A card loads only the style sheet and its icons.
+# A card loads only the style sheet, its font and its icons.
 CARD_POLICY = (
-    "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; "
+    "default-src 'none'; style-src 'self'; font-src 'self'; img-src 'self' data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
 

@@ -35,7 +35,7 @@ from config.platform.runtime.request_id import current
 
 # The pages load nothing from other origins and have no inline scripts.
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 PROOF_TOO_OLD = "Confirm that it is you to go on: your latest proof is older than 10 minutes."

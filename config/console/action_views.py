@@ -13,6 +13,7 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.db.models import QuerySet
 from django.forms import BaseForm
+from django.forms.boundfield import BoundField
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -281,9 +282,15 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             # A grave action names the person affected.
             name = context.get("row_name", "")
             label = action.title(context.get("row"), name).removesuffix("?")
+        choice, others = _parts(action, form)
+        told = (preview.shown if preview else None) or {}
+        if "heading" in told:
+            context["heading"] = told["heading"]
         own = {
             "button": (preview.button if preview else "") or label,
             "form": form,
+            "choice": choice,
+            "others": others,
             "media": self.media + form.media,
             "number": uuid4().hex,
         }
@@ -340,6 +347,14 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def _list(self) -> str:
         return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
+
+
+def _parts(action: Action, form: BaseForm) -> tuple[list[BoundField], list[BoundField]]:
+    """Returns the fields that decide the consequences shown, which come before them, and those that follow."""
+    visible = form.visible_fields()
+    decides = bool(action.consequences) and "reason" in form.fields
+    choice = [each for each in visible if decides and each.name != "reason"]
+    return choice, [each for each in visible if each not in choice]
 
 
 def _list_action(action: BulkAction) -> Callable[..., HttpResponse | None]:

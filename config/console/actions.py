@@ -109,7 +109,7 @@ class OneTimeResult:
 
 
 class Action(ABC):
-    """An operators' action on one row, or one that adds a row (its target is None)."""
+    """An operators' action on one row, or one of a list without a row (its target is None), which mostly adds one."""
 
     # The last part of its address and of its route's name.
     name: ClassVar[str]
@@ -139,7 +139,10 @@ class Action(ABC):
         return ()
 
     def shown(self, target: Any, form: Any) -> dict[str, Any]:
-        """Returns the ``consequences`` for the current values of the form."""
+        """Returns the ``consequences`` for the current values of the form.
+
+        It may also have the page's ``heading``, a ``sentence`` below that, the ``button``, and a ``note`` below this.
+        """
         return {}
 
     def initial(self, target: Any, *, by: HttpRequest) -> dict[str, Any]:

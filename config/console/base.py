@@ -60,6 +60,7 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
     show_facets = admin.ShowFacets.NEVER
 
     def has_add_permission(self, request: HttpRequest) -> bool:
+        """Returns whether an operator may take the list's own action, which mostly adds a row."""
         return self.add_action is not None and self.may(request, self.add_action)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -103,6 +104,7 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
         own = {
             "title": label_of(self.opts.label_lower),
             "add_label": self.add_action.label if self.add_action else "",
+            "add_is_grave": self.add_action is not None and self.add_action.destructive,
             **(extra_context or {}),
         }
         return super().changelist_view(request, own)
@@ -110,7 +112,7 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        """The page of the action that adds a row."""
+        """The page of the action without a row, which mostly adds one."""
         add = self.add_action
         if add is None or not self.may(request, add):
             raise PermissionDenied

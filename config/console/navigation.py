@@ -33,7 +33,11 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "Sessions & keys": "accounts.session llmproxy.personalkey accounts.signingkey accounts.refreshtoken "
         "accounts.connection accounts.connectionrevocation",
     },
-    "System": {"Jobs & nights": "procrastinate.procrastinatejob", "Telemetry": "telemetry.event"},
+    "System": {
+        "Jobs & nights": "procrastinate.procrastinatejob",
+        "Telemetry": "telemetry.event",
+        "Settings": "settings",
+    },
 }
 # Names of lists that differ from their models'.
 LABELS: Final = {
@@ -42,10 +46,14 @@ LABELS: Final = {
     "licensing.servicenotice": "All shells", "procrastinate.procrastinatejob": "Jobs", "releases.apppin": "Pins",
     "releases.appversion": "Versions",
     "releases.microapp": "Apps", "releases.shellchannel": "Channels", "releases.shellrelease": "Releases",
+    "settings": "Settings",
     "telemetry.event": "Telemetry", "usage_and_money": "Usage & money",
 }  # fmt: skip
 # The rights for pages that are no lists; any other is open to every operator.
-RIGHTS: Final = {"usage_and_money": "usage.view_monthlyusage"}
+RIGHTS: Final = {
+    "settings": "accounts.view_signingkey",
+    "usage_and_money": "usage.view_monthlyusage",
+}
 
 
 class Count(NamedTuple):

@@ -75,3 +75,5 @@ class Table:
     # The sentence for an empty table.
     empty: str = ""
     more: Link | None = None
+    # True for one of few words, which stays a table on a phone.
+    is_plain: bool = False

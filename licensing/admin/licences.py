@@ -1,4 +1,4 @@
-"""The page of licences, and the actions that change their status, terms and customer."""
+"""The page of licences, and the actions that change their terms and customer."""
 
 from collections.abc import Iterable, Mapping
 from copy import copy
@@ -10,80 +10,14 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from accounts.seats import seats_used
-from config.console.actions import Action, ReasonForm, Result, TrackedForm, UtcDateTimeField
+from config.console.actions import Action, ReasonForm, Result, TrackedForm
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import ChoiceFilter, moment
 from config.console.template_tags import counted, standing
 from licensing.admin.plans import ENTITLEMENTS_HELP, AppsForm, in_words
-from licensing.licences import (
-    LicenceTerms,
-    set_customer,
-    set_operator_status,
-    set_terms,
-    terms_of,
-)
+from licensing.admin.status import Resume, SetStatus, Suspend
+from licensing.licences import LicenceTerms, set_customer, set_terms, terms_of
 from licensing.models import Licence, Plan, Standing
-
-BILLING = "billing"
-
-
-class StatusForm(ReasonForm):
-    status = forms.ChoiceField(
-        widget=forms.RadioSelect,
-        choices=(
-            (Standing.ACTIVE, "Active: everything works."),
-            (Standing.GRACE, "Grace: everything works, and shells warn until it ends."),
-            (Standing.SUSPENDED, "Suspended: shells lock and model calls are refused."),
-            (BILLING, "As billing says: end the operator's decision."),
-        ),
-    )
-    grace_until = UtcDateTimeField(
-        label="Grace ends (UTC)", required=False, help_text="For a grace. People see this time."
-    )
-    ends_at = UtcDateTimeField(
-        label="Until (UTC)",
-        required=False,
-        help_text="Billing decides again from then on. Empty: until an operator changes it.",
-    )
-
-
-class SetStatus(Action):
-    """Sets the operator's decision on a licence, which takes precedence over billing."""
-
-    name = "status"
-    label = "Change licence status"
-    question = "Change the licence status of {name}?"
-    form_class = StatusForm
-    consequences = "admin/console/licence_status.html"
-
-    def shown(self, target: Licence, form: Any) -> dict[str, Any]:
-        return {"licence": target}
-
-    def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
-        return {
-            "status": target.operator_status or BILLING,
-            "grace_until": target.operator_grace_until,
-            "ends_at": target.operator_until,
-        }
-
-    def do(
-        self, target: Licence, *, status: str, grace_until: Any, ends_at: Any, **given: Any
-    ) -> Result:
-        licence = set_operator_status(
-            licence_id=target.pk,
-            status=None if status == BILLING else Standing(status),
-            grace_until=grace_until if status == Standing.GRACE else None,
-            ends_at=ends_at if status != BILLING else None,
-            **given,
-        )
-        until = f" until {licence.grace_until:%-d %B %Y %H:%M} UTC" if licence.grace_until else ""
-        now = {
-            Standing.ACTIVE: "is active",
-            Standing.GRACE: f"is in its grace period{until}",
-            Standing.SUSPENDED: "is suspended",
-        }[Standing(licence.status)]
-        back = (licence, self.name)
-        return Result(f"{licence.client} {now}.", licence.client, undo=back)
 
 
 class TermsForm(TrackedForm, AppsForm, forms.ModelForm):  # type: ignore[type-arg]
@@ -187,7 +121,7 @@ class DecisionFilter(ChoiceFilter):
 
 @admin.register(Licence)
 class LicenceAdmin(ConsoleAdmin):
-    row_actions = (SetStatus(), SetTerms(), SetCustomer())
+    row_actions = (Resume(), SetStatus(), SetTerms(), SetCustomer(), Suspend())
     list_display = (
         "client",
         "plan",

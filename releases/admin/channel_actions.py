@@ -93,6 +93,8 @@ class RollBack(ChannelAction):
         platforms = before.release.platforms if before else ()
         return known | {
             "chosen": chosen,
+            "heading": f"Roll {target} back to {chosen.release.version}?",
+            "sentence": "Older shells update. Shells with a newer version keep it: a shell takes no older one.",
             "button": f"Roll back to {chosen.release.version}",
             "lost": sorted(set(platforms) - set(chosen.release.platforms)),
             "newest_signature": newest_signature(target.pk),

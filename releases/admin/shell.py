@@ -75,6 +75,7 @@ class ShellChannelAdmin(ConsoleAdmin):
             live_version=Subquery(live),
             purge_failure=Subquery(failure),
             share=Subquery(ours.served().values("share")[:1]),
+            offered_version=Subquery(ours.served().values("release__version")[:1]),
         )
 
     @admin.display(description="state")

@@ -27,8 +27,8 @@ from accounts.people.users import add_user
 from config.console.action_views import ActionAdmin
 from config.console.actions import Action, BulkAction
 from config.platform.acts import ACTS
-from licensing.licences import create_client
-from licensing.models import HeldSuspension, Plan
+from licensing.licences import create_client, set_operator_status
+from licensing.models import HeldSuspension, Plan, Standing
 from llmproxy.models import LanguageModel, Provider, Route
 from releases.admin.levers import ChannelField, VersionField
 from releases.models import (
@@ -132,6 +132,11 @@ def arranged(world: World, by: Actor, now: datetime) -> None:
         job="sync_subscriptions", licence_ids=[1], clients=2, noticed_at=now
     )
     app_versions(now)
+    owing = create_client(name="Owing", plan=Plan.objects.first(), by=by, now=now)  # type: ignore[arg-type]
+    licence_id = owing.licence.pk
+    set_operator_status(
+        licence_id=licence_id, status=Standing.SUSPENDED, reason="x", by=by, now=now
+    )
     unused = create_client(name="Unused", plan=Plan.objects.first(), by=by, now=now)  # type: ignore[arg-type]
     rename_client(client_id=unused.pk, name="Unused still", by=by, now=now)
     _steered(now)

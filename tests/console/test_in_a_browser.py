@@ -44,7 +44,7 @@ def desk(base_url: str, operator: User, **how: Any) -> Iterator[Page]:
     asked: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_context(base_url=base_url, **DESK, **how).new_page()
+        page = browser.new_context(base_url=base_url, **{**DESK, **how}).new_page()
         page.set_default_timeout(LONGEST)
         note_complaints(page, complaints)
         page.on("request", lambda request: asked.append(request.url))

@@ -96,7 +96,7 @@ def test_suspending_says_whom_it_affects_and_then_what_it_has_done(
     given = {"status": "suspended", "reason": "Unpaid."}
     message = said(console.post(page, given, follow=True).content.decode())
     assert "<strong>Acme is suspended.</strong>" in message
-    assert "8 people cannot call models until you reactivate the client." in message
+    assert "8 people cannot call models until you resume the client." in message
     assert "8 running calls end within 15 seconds." in message
     assert f'href="{page}"' in message
     message = said(console.post(page, {**given, "status": "active"}, follow=True).content.decode())

@@ -76,9 +76,9 @@ class TestThePage:
         assert "$8.00" in facts.values()
         rows = ranked(response)
         assert [row[0] for row in rows] == ["Acme", "=Borealis()", "All"]
-        assert rows[0][1:4] == ["2", "0", "1"]
-        assert rows[1][1:4] == ["2", "1", "0"]
-        assert rows[0][7] == "$4.00"
+        assert rows[0][1:3] == ["2", '<span title="0 errors, 1 disconnected">1</span>']
+        assert rows[1][1:3] == ["2", '<span title="1 error, 0 disconnected">1</span>']
+        assert rows[0][5] == "$4.00"
         assert "1 calls have no price" in response.content.decode()
 
     def test_does_not_cut_a_share_of_a_budget_at_a_hundred(

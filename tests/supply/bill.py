@@ -1,13 +1,15 @@
 """Writes the service's bill of materials: ``python -m tests.supply.bill [<lock> <file>]``.
 
-CycloneDX in JSON, from the locked requirements: every package with its version and hashes. The library validates it
-before it is written, and two runs write the same bytes.
+CycloneDX in JSON, from the locked requirements: every package with its version and hashes, and the console's font. The
+library validates it before it is written, and two runs write the same bytes.
 """
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.supply import fonts
 from tests.tools.folders import LOCAL, ROOT
 
 LOCK = ROOT / "requirements.lock"
@@ -24,6 +26,9 @@ def write(*, lock: Path, to: Path) -> None:
     options = ["--pyproject", str(ROOT / "pyproject.toml"), "--output-reproducible", "--validate"]
     command = [*COMMAND, str(lock), *options, "--output-file", str(draft)]
     subprocess.run(command, check=True, cwd=ROOT)
+    bill = json.loads(draft.read_text())
+    bill["components"].append(fonts.component())
+    draft.write_text(json.dumps(bill, indent=2) + "\n")
     draft.replace(to)
 
 

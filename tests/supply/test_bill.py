@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.supply import bill
+from tests.supply import bill, fonts
 from tests.supply.locks import pins
 
 LOCK = """django==5.2.19 \\
@@ -25,7 +25,8 @@ def test_the_bill_names_every_locked_package_with_version_and_hashes(tmp_path: P
     )
     parts = {part["name"].lower().replace("_", "-"): part for part in bom["components"]}
     assert {(name, part["version"]) for name, part in parts.items()} == {
-        (pin.name, str(pin.version)) for pin in pins(lock)
+        *((pin.name, str(pin.version)) for pin in pins(lock)),
+        (fonts.PACKAGE, fonts.VERSION),
     }
     assert parts["some-package"]["purl"].startswith("pkg:pypi/some-package@1.0")
     hashes = [

@@ -54,13 +54,14 @@ def _licences(request: HttpRequest, now: datetime) -> dict[str, Any]:
 
 
 def _channels(request: HttpRequest, now: datetime) -> list[Any]:
-    """Returns the channels of the list, each with its state at the CDN and the time of its offer."""
+    """Returns the channels of the list, each with its offer, how far that has come, and its state at the CDN."""
     console: Any = admin.site.get_model_admin(ShellChannel)
     newest = Publication.objects.stored().order_by("release__channel_id", "-pk")
     ones = newest.distinct("release__channel_id")
     since = dict(ones.values_list("release__channel_id", "stored_at"))
     newest_purges = Purge.objects.newest().select_related("channel") if is_purged() else ()
     purges = {each.channel_id: each for each in newest_purges}
+    people = dict(people_by_shell_version(Period.of(now).day))
 
     def arrives(row: Any) -> str:
         if (purge := purges.get(row.pk)) is None:
@@ -73,7 +74,9 @@ def _channels(request: HttpRequest, now: datetime) -> list[Any]:
         (
             row,
             console.state(row),
-            console.version(row),
+            row.offered_version or "nothing",
+            row.share,
+            people.get(row.offered_version, 0),
             arrives(row),
             row.halted_at or since.get(row.pk),
         )

@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from django import template
 from django.contrib.admin.views.main import PAGE_VAR, SEARCH_VAR
-from django.utils.html import escape
+from django.utils.html import escape, strip_tags
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
@@ -64,5 +64,8 @@ def _labelled(cell: str, label: str, kind: str) -> SafeString:
     # Django has escaped the cell.
     if "action-checkbox" in cell:
         return SafeString(cell)  # nosec B308, B703
+    if not strip_tags(cell).strip():
+        # Nothing to separate from the others on a phone.
+        cell = f"{cell.partition('>')[0]}></td>"
     named = cell.replace('class="', f'data-label="{escape(label)}" class="{kind} ', 1)
     return SafeString(named.replace(">-</td>", "></td>"))  # nosec B308, B703

@@ -22,6 +22,7 @@ from tests.conftest import PASSWORD, Browser
 pytestmark = pytest.mark.django_db
 NEW = "another good horse battery"
 RESET = "/v1/auth/password/reset"
+FORGOTTEN = "/account/forgotten"
 
 
 @pytest.fixture
@@ -123,6 +124,28 @@ class TestAsking:
     def test_bad_input_is_pointed_at(self, api: APIClient, body: dict[str, Any]) -> None:
         response = api.post(RESET, body, format="json")
         assert (response.status_code, response.json()["errors"][0]["pointer"]) == (400, "/email")
+
+
+class TestForgotten:
+    def test_anybody_may_request_a_link_and_learns_nothing(
+        self, stranger: Browser, user: User
+    ) -> None:
+        for email in (user.email, "nobody@acme.test"):
+            answer = stranger.post(FORGOTTEN, {"email": email}, headers={"Origin": "null"})
+            assert (answer.status_code, answer.headers["Location"]) == (302, f"{FORGOTTEN}?sent")
+            assert not answer.cookies
+        assert "on its way" in stranger.get(f"{FORGOTTEN}?sent").content.decode()
+        queued = ProcrastinateJob.objects.filter(queue_name="resets").order_by("id")
+        assert [job.args["email"] for job in queued] == [user.email, "nobody@acme.test"]
+
+    @pytest.mark.parametrize("email", ["", "nobody", "x" * 260 + "@acme.test", "a@b\0"])
+    def test_a_wrong_email_is_refused_at_its_field(self, stranger: Browser, email: str) -> None:
+        answer = stranger.post(FORGOTTEN, {"email": email})
+        assert answer.status_code == 200
+        assert 'id="id_email_error"' in answer.content.decode()
+
+    def test_the_console_leads_there(self, stranger: Browser) -> None:
+        assert f'href="{FORGOTTEN}"' in stranger.get("/admin/login/").content.decode()
 
 
 class TestPage:

@@ -3,15 +3,17 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from django.utils.html import format_html
+
 from config.console.tables import Column, Link, Row, Table
-from config.console.template_tags import bar, dollars, share, short
+from config.console.template_tags import bar, counted, dollars, share, short
 from usage.admin.money.choosing import Chosen
 from usage.admin.money.groups import names_of
 from usage.models import Budget
 from usage.spending.sums import FOUR_WEEKS, Course, Sums, forecast, total
 
 SHOWN, MOST_SHOWN = 10, 100
-SUMMED = ("Calls", "Errors", "Disconnected", "Tokens in", "Cached", "Out", "Cost")
+SUMMED = ("Calls", "Unfinished", "Tokens in", "Out", "Cost")
 # Groups that are summed from the ledger, without the calls that have no key or label.
 LEDGERS = {"key", "label"}
 
@@ -86,5 +88,10 @@ def numbered(first: str, numbers: Iterable[str]) -> list[Column]:
 
 
 def cells_of(sums: Sums) -> list[Any]:
-    tokens = (short(sums.input), short(sums.cached), short(sums.output))
-    return [sums.calls, sums.errors, sums.disconnected, *tokens, dollars(sums.cost)]
+    unfinished = format_html(
+        '<span title="{}, {} disconnected">{}</span>',
+        counted(sums.errors, "error"),
+        f"{sums.disconnected:,}",
+        f"{sums.errors + sums.disconnected:,}",
+    )
+    return [sums.calls, unfinished, short(sums.input), short(sums.output), dollars(sums.cost)]

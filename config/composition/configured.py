@@ -1,0 +1,248 @@
+"""The console's page of settings: what is effective, what is not configured, and what does not work because of it.
+
+It changes nothing and shows no secret: of one it says whether it is set.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import time, timedelta
+from typing import Any, NamedTuple, cast
+
+from django.conf import settings
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import path
+from django.utils import timezone
+from django.utils.timesince import timesince
+
+from accounts.models import SigningKey
+from config.console.navigation import RIGHTS
+from config.console.tables import Column, Row, Table
+from config.console.template_tags import counted, row_link
+from config.platform.edge.ratelimits.table import DEFAULTS, allowance
+from config.platform.env.secret_files import Secret
+from releases.minisign import PublicKey
+
+SECONDS = {1: "second", 60: "minute", 3600: "hour", 86400: "day"}
+# Variables that the settings keep under another name.
+ATTRIBUTES = {
+    "CORS_ORIGINS": "CORS_ALLOWED_ORIGINS",
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "OTLP_ENDPOINT",
+}
+# Addresses with a password, and a key, which the settings keep as plain values or in parts.
+SET: Mapping[str, Callable[[], object]] = {
+    "DATABASE_URL": lambda: settings.DATABASES["default"],
+    "REPLICA_URL": lambda: settings.DATABASES.get("replica"),
+    "CACHE_URL": lambda: settings.CACHE_URL,
+    "SECRET_KEY": lambda: settings.SECRET_KEY,
+    "EMAIL_URL": lambda: settings.EMAIL_BACKEND,
+    "SENTRY_DSN": lambda: settings.SENTRY_DSN,
+    "STORAGE_URL": lambda: settings.STORAGE_URL,
+    "AUDIT_SYSLOG_URL": lambda: settings.AUDIT_SYSLOG_URL,
+}
+
+
+class Shown(NamedTuple):
+    """A variable with its label, the unit of its value, and the words for none."""
+
+    variable: str
+    label: str
+    unit: str = ""
+    none: str = "none"
+
+
+GROUPS: Mapping[str, tuple[Shown, ...]] = {
+    "Service": (
+        Shown("ENVIRONMENT_NAME", "Environment"),
+        Shown("BASE_URL", "Address"),
+        Shown("ALLOWED_HOSTS", "Host names"),
+        Shown("HOST", "Listens on"),
+        Shown("PORT", "Port"),
+        Shown("WEB_WORKERS", "Web processes", none="one per core"),
+        Shown("DRAIN_SECONDS", "Draining", "seconds"),
+        Shown("TRUSTED_PROXIES", "Trusted proxies"),
+        Shown("CORS_ORIGINS", "Webview origins"),
+        Shown("PLAIN_CONNECTIONS", "Without TLS"),
+        Shown("SECRET_KEY", "Secret of cookies"),
+        Shown("DATABASE_URL", "Database"),
+        Shown("REPLICA_URL", "Read replica"),
+        Shown("CACHE_URL", "Redis"),
+        Shown("METRICS_PORT", "Metrics port"),
+        Shown("WORKER_METRICS_PORT", "Worker's metrics port"),
+        Shown("OTEL_EXPORTER_OTLP_ENDPOINT", "Traces"),
+        Shown("SENTRY_DSN", "Error reports"),
+    ),
+    "Model calls": (
+        Shown("LLM_PROVIDER", "Dialect of the provider “default”"),
+        Shown("LLM_BASE_URL", "Its address"),
+        Shown("LLM_API_KEY", "Its key"),
+        Shown("LLM_DEFAULT_MODEL", "Default model"),
+        Shown("LLM_MEMBERS", "Further request members"),
+        Shown("LLM_FETCHES", "Sends files by URL", none="by the address"),
+        Shown("LLM_LIMIT_NAME", "Name of the output limit", none="by the address"),
+        Shown("LLM_CA_BUNDLE", "Trusted authorities", none="the public ones"),
+        Shown("LLM_CONNECT_TIMEOUT", "Connecting", "seconds"),
+        Shown("LLM_FIRST_BYTE_TIMEOUT", "First byte", "seconds", "as any other silence"),
+        Shown("LLM_READ_TIMEOUT", "Silence", "seconds"),
+        Shown("LLM_MAX_SECONDS", "Longest call", "seconds"),
+        Shown("LLM_KEEPALIVE_SECONDS", "Keep-alive after", "seconds"),
+        Shown("LLM_STREAM_PACE_MS", "Pace of a stream", "ms", "each chunk at once"),
+        Shown("LLM_UNSEEN_TOKENS_PER_SECOND", "Charged for unseen output", "tokens a second"),
+    ),
+    "Sign-in": (
+        Shown("OPERATOR_SECOND_FACTOR", "Operators’ second factor", none="off"),
+        Shown("SESSION_DAYS", "Longest session", "days", "no end"),
+        Shown("REFRESH_LIFETIME", "Refresh token"),
+        Shown("REFRESH_RACE_SECONDS", "Second use of a refresh token allowed within", "seconds", "0 seconds"),
+        Shown("TOKEN_AUDIENCE", "Audience of access tokens"),
+        Shown("RATE_LIMIT_NETWORKS", "Networks with other limits"),
+        Shown("OAUTH_PROVIDERS", "Third parties to connect"),
+    ),
+    "Retention": (
+        Shown("AUDIT_RETENTION_DAYS", "Audit log", "days"),
+        Shown("TELEMETRY_RETENTION_DAYS", "Telemetry", "days"),
+        Shown("TELEMETRY_DAILY_MB", "Telemetry of a client", "MiB a day"),
+        Shown("AUDIT_SYSLOG_URL", "Audit log is also sent to syslog"),
+        Shown("NIGHTLY_AT", "Nightly jobs (UTC)", none="your own schedule"),
+    ),
+    "Mail and alerts": (
+        Shown("DEFAULT_FROM_EMAIL", "Sender"),
+        Shown("EMAIL_URL", "Mail server"),
+        Shown("OPERATOR_EMAILS", "Alerts go to"),
+        Shown("ALERT_WEBHOOK_URL", "Webhook"),
+    ),
+    "Billing": (
+        Shown("STRIPE_API_KEY", "Stripe key"),
+        Shown("STRIPE_API_BASE", "Stripe’s address", none="Stripe’s own"),
+        Shown("STRIPE_PRODUCTS", "Products that are licences", none="any"),
+        Shown("GRACE_DAYS", "Grace period", "days"),
+    ),
+    "Releases": (
+        Shown("CDN_URL", "CDN"),
+        Shown("CDN_PURGE", "CDN is purged by"),
+        Shown("STORAGE_URL", "Storage"),
+        Shown("PUBLISH_PLATFORMS", "Platforms of every release"),
+        Shown("PUBLISH_SECRETS", "Publish secrets"),
+        Shown("PUBLISH_OIDC_ISSUER", "Issuer of identity tokens"),
+        Shown("PUBLISH_OIDC_AUDIENCE", "Their audience"),
+        Shown("PUBLISH_OIDC_CLAIMS", "Their claims"),
+    ),
+}  # fmt: skip
+# What does not work without a setting.
+MISSED: Mapping[str, str] = {
+    "UPDATE_PUBLIC_KEY": "Releases of the shell cannot be published.",
+    "APPS_PUBLIC_KEY": "Versions of apps cannot be published.",
+    "CDN_PURGE": "The CDN may serve an older manifest for up to 6 minutes.",
+    "STRIPE_API_KEY": "Billing changes no licence; operators decide each.",
+    "ALERT_WEBHOOK_URL": "Alerts go out by mail alone.",
+    "AUDIT_SYSLOG_URL": "The audit log is kept in the database alone.",
+    "OAUTH_PROVIDERS": "Nobody can connect a third party.",
+    "OPERATOR_SECOND_FACTOR": "Operators sign in with a password alone.",
+    "NIGHTLY_AT": "The worker runs no nightly jobs; your own schedule has to.",
+    "CACHE_URL": "Each process counts rate limits separately.",
+    "TOKEN_AUDIENCE": "Access tokens name no audience.",
+    "REPLICA_URL": "Exports and reports read the primary database.",
+    "METRICS_PORT": "No metrics of the web processes.",
+    "WORKER_METRICS_PORT": "No metrics of the worker.",
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "No traces.",
+    "SENTRY_DSN": "Errors are logged and reported nowhere else.",
+}  # fmt: skip
+
+
+def value_of(variable: str) -> object:
+    """The effective value of a variable; of a secret only whether it is set."""
+    if variable in SET:
+        return "set" if SET[variable]() else None
+    value = getattr(settings, ATTRIBUTES.get(variable, variable))
+    if isinstance(value, Secret):
+        members = value.listed() if variable in {"PUBLISH_SECRETS", "ENCRYPTION_KEYS"} else []
+        return (counted(len(members), "secret") if members else "set") if value() else None
+    return value
+
+
+def worded(shown: Shown) -> str:
+    value: Any = value_of(shown.variable)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not value and not is_number:
+        return shown.none
+    if is_number:
+        whole = int(value) if value == int(value) else value
+        return f"{whole:,} {shown.unit}".strip()
+    return WORDED.get(type(value), _listed)(value)
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value))
+
+
+WORDED: Mapping[type, Callable[[Any], str]] = {
+    bool: {True: "on"}.__getitem__,
+    str: str,
+    timedelta: lambda long: counted(long.days, "day"),
+    time: lambda at: f"{at:%H:%M}",
+    dict: lambda pairs: _listed(f"{name}={value}" for name, value in pairs.items()),
+}
+
+
+def missed() -> Iterator[tuple[str, str]]:
+    """The variables that are not set, with what does not work because of it."""
+    for variable, what in MISSED.items():
+        if not value_of(variable):
+            yield variable, what
+    if not settings.PUBLISH_SECRETS() and not settings.PUBLISH_OIDC_ISSUER:
+        yield "PUBLISH_SECRETS, PUBLISH_OIDC_ISSUER", "Pipelines cannot publish."
+
+
+def limits() -> Table:
+    rows = []
+    for name in DEFAULTS:
+        number, seconds = allowance(name)
+        every = SECONDS.get(seconds, f"{seconds} seconds")
+        set_by = "RATE_LIMITS" if settings.RATE_LIMITS.get(name) else "the default"
+        rows.append(
+            Row([name, number, f"a {every}" if seconds in SECONDS else f"in {every}", set_by])
+        )
+    columns = [Column("Limit"), Column("Requests", "number"), Column("Within"), Column("Set by")]
+    return Table(columns, rows)
+
+
+def keys(request: HttpRequest) -> Table:
+    """Every key by its id and age; the private parts are shown nowhere."""
+    now = timezone.now()
+    rows = [
+        Row([
+            f"Signing key {key.kid[:12]}…", key.stage(at=now).label,
+            f"{timesince(key.published_at, now, depth=1)} old",
+        ], href=row_link(cast("Any", {"request": request}), key))
+        for key in SigningKey.objects.verifying(at=now)
+    ]  # fmt: skip
+    for variable, what in (("UPDATE_PUBLIC_KEY", "Updates"), ("APPS_PUBLIC_KEY", "Apps")):
+        raw = value_of(variable)
+        state = f"minisign {PublicKey.of(raw).name}" if isinstance(raw, bytes) else "not set"
+        rows.append(Row([f"{what}: {variable}", state, ""]))
+    rows.append(Row(["Encryption: ENCRYPTION_KEYS", str(value_of("ENCRYPTION_KEYS")), ""]))
+    return Table([Column("Key"), Column("State"), Column("Age")], rows)
+
+
+def page(request: HttpRequest) -> HttpResponse:
+    if not request.user.has_perm(RIGHTS["settings"]):
+        raise PermissionDenied
+    groups = [
+        (title, [(each.label, worded(each), each.variable) for each in group])
+        for title, group in GROUPS.items()
+    ]
+    context = {
+        **admin.site.each_context(request),
+        "title": "Settings",
+        "version": settings.VERSION,
+        "missed": list(missed()),
+        "groups": groups,
+        "limits": limits(),
+        "keys": keys(request),
+    }
+    return TemplateResponse(request, "admin/console/settings.html", context)
+
+
+site = cast("Any", admin.site)
+site.pages += [path("settings/", site.admin_view(page), name="settings")]
