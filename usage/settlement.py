@@ -175,7 +175,7 @@ def settle(settlement: Settlement, *, now: datetime) -> After | None:
         "plausible": int8(settlement.excess and settlement.excess.plausible),
         "abandoned": as_json(settlement.abandoned),
         "failures": failures.as_json(),
-        "error_code": failures.told and failures.told.code,
+        "error_code": failures.problem and failures.problem.code,
     }
     row = (_SETTLE_KEY if settlement.by_capped_key else _SETTLE).row(values)
     return After(*row) if row else None

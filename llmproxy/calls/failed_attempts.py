@@ -1,4 +1,4 @@
-"""What the record of a call keeps of an attempt that has failed."""
+"""The entry of a failed attempt on the record of its call."""
 
 from datetime import datetime
 

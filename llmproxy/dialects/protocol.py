@@ -33,7 +33,7 @@ class TooDeep(ValueError):
 
 
 class Said(NamedTuple):
-    """What a provider has said of its failure: a status, if it gave one, and its words without what is secret."""
+    """A provider's own report of its failure: a status, if it gave one, and its words without what is secret."""
 
     status: int | None
     words: str

@@ -37,7 +37,7 @@ def settled(call: UsageRecord, *attempts: dict[str, object], **columns: object) 
         }
         for number, each in enumerate(attempts)
     ]
-    failures = {"attempts": entries, "left_out": 0, "told": None, **columns.pop("failures", {})}  # type: ignore[dict-item]
+    failures = {"attempts": entries, "left_out": 0, "problem": None, **columns.pop("failures", {})}  # type: ignore[dict-item]
     UsageRecord.objects.filter(pk=call.pk).update(
         failures=failures, settled_at=at + timedelta(seconds=8.25), **columns
     )
@@ -93,7 +93,7 @@ def test_a_failed_call_has_its_cause_and_what_its_caller_got(
         error_code="provider_unavailable",
         provider="first-choice",
         output_tokens=0,
-        failures={"told": TOLD},
+        failures={"problem": TOLD},
     )
     page = reverse("admin:usage_usagerecord_change", args=[call.pk])
     text = shown(console, page)
@@ -122,7 +122,7 @@ def test_an_answer_that_broke_off_began_before_it_did(console: Browser, world: W
         provider="first-choice",
         first_byte_at=begun,
         first_output_at=begun,
-        failures={"told": TOLD},
+        failures={"problem": TOLD},
     )
     text = shown(console, reverse("admin:usage_usagerecord_change", args=[call.pk]))
     steps = ["Sent to first-choice", "First output", "first-choice <b>broke off", "Failed"]

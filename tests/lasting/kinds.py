@@ -46,7 +46,7 @@ def _json() -> Iterator[Part]:
     attempt = FailedAttempt("one", "large", What.FAILED, 500, "", asked_at=at, ended_at=at)
     failures = json.loads(Failures((attempt,)).ending(Problem()).as_json() or "")
     for place, part in (
-        ("", failures), (" attempts", failures["attempts"][0]), (" told", failures["told"]), (" what", What),
+        ("", failures), (" attempts", failures["attempts"][0]), (" problem", failures["problem"]), (" what", What),
     ):  # fmt: skip
         yield from ((f"usage_usagerecord.failures{place}", str(name)) for name in part)
 

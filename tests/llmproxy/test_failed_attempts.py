@@ -107,8 +107,8 @@ def test_a_refusal_is_on_the_record_on_every_surface(routed: Routed, case: dict[
     assert record.error_code == (problem and problem.code)
     if case["told"] or case["surface"] != "chat":
         assert problem is not None
-        assert failures.told is not None
-        assert failures.told == (problem.code, problem.status, problem.detail[:MOST_WORDS])
+        assert failures.problem is not None
+        assert failures.problem == (problem.code, problem.status, problem.detail[:MOST_WORDS])
     if case["told"]:
         assert record.error_code == case["told"]
         said = f": {case['words'].rstrip('.')}" if case["words"] else ""
@@ -135,7 +135,7 @@ def test_what_failed_without_a_status_is_named(
     record, failures = recorded()
     (first,) = failures.attempts
     assert (first.what, first.status) == (what, 500 if what == "refused" else None)
-    assert (record.provider, record.end, record.error_code, failures.told) == (
+    assert (record.provider, record.end, record.error_code, failures.problem) == (
         "number-2",
         "done",
         None,
@@ -323,7 +323,7 @@ class TestCheckpoints:
             UsageRecord.objects.update(expires_at=timezone.now())
             assert settle_abandoned(now=timezone.now()) == 1
             record, failures = recorded()
-            assert (record.end, record.error_code, failures.told) == ("crashed", None, None)
+            assert (record.end, record.error_code, failures.problem) == ("crashed", None, None)
             assert [each.status for each in failures.attempts] == [429]
             assert record.first_output_at is not None
             answer.close()
@@ -357,6 +357,6 @@ def test_a_failure_that_a_later_release_names_is_one() -> None:
         "provider": "p", "model": "m", "what": "melted", "status": None, "words": "",
         "asked_at": at, "ended_at": at,
     }  # fmt: skip
-    column = {"attempts": [entry], "left_out": 0, "told": None}
+    column = {"attempts": [entry], "left_out": 0, "problem": None}
     call = UsageRecord(provider="p", end="provider_failed", failures=column)
     assert cause(call) == "p failed"

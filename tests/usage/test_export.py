@@ -85,7 +85,7 @@ def test_failures_are_in_both(console: Browser, user: User) -> None:
         "asked_at": at, "ended_at": at,
     }  # fmt: skip
     told = {"code": "provider_unavailable", "status": 503, "detail": "Again."}
-    failures = {"attempts": [attempt], "left_out": 0, "told": told}
+    failures = {"attempts": [attempt], "left_out": 0, "problem": told}
     UsageRecord.objects.filter(pk=call.record_id).update(
         failures=failures, error_code="provider_unavailable", first_output_at=NOON
     )

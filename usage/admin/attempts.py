@@ -59,7 +59,7 @@ class Tried:
         return max(0.0, (self.ended_at - self.asked_at).total_seconds())
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         """The attempt in one sentence, such as *default answered 429: rate limit reached*."""
         said = f"{self.provider} {self.did}"
         return f"{said}: {self.words.rstrip('.')}" if self.words else said
@@ -91,12 +91,12 @@ def ends_by_attempt(call: UsageRecord, attempts: list[Tried]) -> bool:
 
 
 def cause(call: UsageRecord) -> str:
-    """Why a call has failed, in one sentence without its full stop; "" where the record does not say."""
+    """Returns the cause of a failed call, in one sentence without its full stop; "" where the record does not say."""
     attempts = tried(call)
     if ends_by_attempt(call, attempts):
-        return attempts[-1].told
-    told = Failures.read(call.failures).told
-    return told.detail.rstrip(".") if told else ""
+        return attempts[-1].sentence
+    problem = Failures.read(call.failures).problem
+    return problem.detail.rstrip(".") if problem else ""
 
 
 def latest_failed(user_id: UUID, *, now: datetime) -> UsageRecord | None:

@@ -54,7 +54,7 @@ def seconds(call: UsageRecord, until: datetime | None) -> float | None:
 
 def story(call: UsageRecord, *, now: datetime) -> dict[str, Any]:
     """Returns the story of a call for its page; times are seconds since its admission."""
-    attempts, told = tried(call), Failures.read(call.failures).told
+    attempts, problem = tried(call), Failures.read(call.failures).problem
     return {
         "state": state_of(call, now=now),
         **_times(call, attempts, now=now),
@@ -62,9 +62,10 @@ def story(call: UsageRecord, *, now: datetime) -> dict[str, Any]:
             (seconds(call, each.asked_at), seconds(call, each.ended_at), each) for each in attempts
         ],
         "cause": cause(call),
-        "told": told,
+        "problem": problem,
         # On a record of before.
-        "is_unexplained": call.end in BY_ATTEMPT and not (told or attempts or call.output_tokens),
+        "is_unexplained": call.end in BY_ATTEMPT
+        and not (problem or attempts or call.output_tokens),
         "session": Session.objects.filter(pk=call.session_id).first() if call.session_id else None,
         "labels": labels_of(call),
         "bill": _bill(call),
@@ -102,7 +103,7 @@ def _times(call: UsageRecord, attempts: list[Tried], *, now: datetime) -> dict[s
 
 
 def labels_of(call: UsageRecord) -> list[tuple[str, Any]]:
-    """What the caller said that the call is for, by name."""
+    """The purpose of the call in its caller's words, by name."""
     given = call.labels or {}
     named = given.get("metadata")
     pairs = [("user", given["user"])] if given.get("user") else []

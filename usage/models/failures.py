@@ -1,4 +1,4 @@
-"""Failed attempts at calls, and what the callers were told: the form of ``UsageRecord.failures``."""
+"""Failed attempts at calls, and the problems that their callers got: the form of ``UsageRecord.failures``."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -43,7 +43,7 @@ class FailedAttempt(NamedTuple):
     ended_at: datetime
 
 
-class Told(NamedTuple):
+class CallersProblem(NamedTuple):
     """The problem that a caller got."""
 
     code: str
@@ -54,12 +54,12 @@ class Told(NamedTuple):
 class Failures(NamedTuple):
     """The failed attempts of one call, the first first; ``left_out`` stood before the last of them.
 
-    ``told`` is the problem that ended the call; None where it had an answer, or nobody was told.
+    ``problem`` ended the call; None where it had an answer, or nobody got one.
     """
 
     attempts: tuple[FailedAttempt, ...] = ()
     left_out: int = 0
-    told: Told | None = None
+    problem: CallersProblem | None = None
 
     def also(self, attempt: FailedAttempt) -> "Failures":
         """Returns these with one that came after them."""
@@ -70,7 +70,9 @@ class Failures(NamedTuple):
 
     def ending(self, problem: Problem) -> "Failures":
         """Returns these with the problem that ended the call."""
-        return self._replace(told=Told(problem.code, problem.status, problem.detail[:MOST_WORDS]))
+        return self._replace(
+            problem=CallersProblem(problem.code, problem.status, problem.detail[:MOST_WORDS])
+        )
 
     def as_json(self) -> str | None:
         """The JSON of the column; None without a failure."""
@@ -85,16 +87,16 @@ class Failures(NamedTuple):
             }
             for each in self.attempts
         ]
-        told = None if self.told is None else self.told._asdict()
-        return dumps({"attempts": attempts, "left_out": self.left_out, "told": told})
+        problem = self.problem and self.problem._asdict()
+        return dumps({"attempts": attempts, "left_out": self.left_out, "problem": problem})
 
     @classmethod
     def read(cls, column: Mapping[str, Any] | None) -> "Failures":
         """Reads what ``as_json`` wrote."""
         if column is None:
             return NONE
-        told = column["told"] and Told(**column["told"])
-        return cls(tuple(map(_read, column["attempts"])), column["left_out"], told)
+        problem = column["problem"] and CallersProblem(**column["problem"])
+        return cls(tuple(map(_read, column["attempts"])), column["left_out"], problem)
 
 
 NONE = Failures()
