@@ -33,7 +33,7 @@ def device_name(agent: str) -> str:
 def shell_of(agent: str) -> tuple[str, str]:
     """The version of the shell of a ``User-Agent``, "" for a browser, and the system; "" for what it does not say."""
     shell = SHELL.match(agent)
-    version, said = shell.groups() if shell else ("", None)
+    version, said = (shell[1], shell[2] or "") if shell else ("", "")
     return version, AS_BROWSERS.get(said, said) or _first(SYSTEMS, agent)
 
 

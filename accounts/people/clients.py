@@ -150,7 +150,8 @@ def _note(written: Any) -> str:
 
 
 def _faults(name: str, text: str) -> list[Fault]:
-    most = Client._meta.get_field(name).max_length  # noqa: SLF001 - Django's documented API
+    field: Any = Client._meta.get_field(name)  # noqa: SLF001 - Django's documented API
+    most: int = field.max_length
     if len(text) > most:
         return [Fault(f"/{name}", "too_long", f"At most {most:,} characters.")]
     lines = "\n\t" if name == "notes" else ""

@@ -54,16 +54,17 @@ def with_standing(
     theirs = User.objects.filter(client=OuterRef("pk"), erased_at=None).order_by()
     number = theirs.values("client").annotate(number=Count("pk")).values("number")
     by_number: dict[int, list[UUID]] = defaultdict(list)
-    for client, found in problems.items():
-        by_number[found].append(client)
-    found_open = [When(pk__in=ids, then=Value(found)) for found, ids in by_number.items()]
-    return clients.select_related("budget", "licence__plan").annotate(
+    for client, open_ones in problems.items():
+        by_number[open_ones].append(client)
+    found_open = [When(pk__in=ids, then=Value(each)) for each, ids in by_number.items()]
+    found: QuerySet[Any] = clients.select_related("budget", "licence__plan").annotate(
         people_count=Coalesce(Subquery(number), 0, output_field=BigIntegerField()),
         caller_count=callers_of_client(now=now),
         cost=spent_by_client(now=now),
         last_day=last_day_of_client(),
         problem_count=Case(*found_open, default=Value(0), output_field=IntegerField()),
     )
+    return found
 
 
 class LicenceStatusFilter(StatusFilter):
@@ -99,7 +100,7 @@ class ClientList(ExportedList):
     list_display = (
         "name", "status", "plan", "people", "callers", "spent", "budget_share", "last_call", "problems",
     )  # fmt: skip
-    list_filter = (LicenceStatusFilter, "licence__plan", BudgetFilter, ProblemFilter)
+    list_filter = (LicenceStatusFilter, ProblemFilter, BudgetFilter, "licence__plan")
     search_fields = ("name", "contract", "manager", "notes")
     search_help_text = (
         "A part of the name, of the contract, of the account manager or of the notes."

@@ -45,7 +45,8 @@ def _with_standing(clients: QuerySet[Any]) -> QuerySet[Any]:
 
 def _with_state(people: QuerySet[Any]) -> QuerySet[Any]:
     now = timezone.now()
-    return with_state(people, now=now).annotate(spent=spent_by_person(now=now))
+    found: QuerySet[Any] = with_state(people, now=now).annotate(spent=spent_by_person(now=now))
+    return found
 
 
 finders.add(

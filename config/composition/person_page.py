@@ -110,7 +110,8 @@ class PersonAdmin(ConsoleAdmin):
 
     def listed(self, request: HttpRequest, rows: QuerySet[User]) -> QuerySet[User]:
         now = timezone.now()
-        return with_state(rows, now=now).annotate(spent=spent_by_person(now=now))
+        found: QuerySet[User] = with_state(rows, now=now).annotate(spent=spent_by_person(now=now))
+        return found
 
     def get_list_display(self, request: HttpRequest) -> Any:
         hidden = set() if request.user.has_perm("usage.view_monthlyusage") else {"spent"}

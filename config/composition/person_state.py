@@ -57,10 +57,11 @@ def with_state(people: QuerySet[Any], *, now: datetime) -> QuerySet[Any]:
     }
     cases = [When(condition, then=Value(state)) for state, condition in conditions.items()]
     last_used = theirs.order_by("-last_used_at", "pk").values("last_used_at")[:1]
-    return people.alias(last_ended_by=Subquery(last_begun)).annotate(
+    found: QuerySet[Any] = people.alias(last_ended_by=Subquery(last_begun)).annotate(
         state=Case(*cases, default=Value("yes"), output_field=CharField()),
         last_seen=Subquery(last_used),
     )
+    return found
 
 
 def chip_of(person: Any) -> Chip:
@@ -73,7 +74,7 @@ class StateFilter(ChoiceFilter):
 
     # As it was called when it told of joining alone: links that operators keep have it.
     title, parameter_name = "status", "joined"
-    choices_of = tuple((state, chip.word) for state, chip in reversed(CHIPS.items()))
+    choices_of = tuple((state, chip.word) for state, chip in reversed([*CHIPS.items()]))
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() != "erased":

@@ -243,7 +243,7 @@ licensing: which client needs a look, and what was agreed with it
     press Save notes
     told The notes of Acme are saved
     find CRM-2041
-    see $1.00 of
+    see $0.00 of
 support: who has never signed in
     menu People
     choose Status = Never signed in

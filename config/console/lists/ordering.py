@@ -6,7 +6,7 @@ from django.db.models import ExpressionWrapper
 from django.db.models.expressions import OrderBy
 
 
-class EmptyLast(ExpressionWrapper):
+class EmptyLast(ExpressionWrapper):  # type: ignore[type-arg]
     """Sorts rows without a value last in both directions: PostgreSQL takes an empty value for the greatest."""
 
     def asc(self, **options: Any) -> OrderBy:
