@@ -27,7 +27,7 @@ def events(term: Term) -> Q:
 
 finders.add(
     Finder(
-        "Sessions", 50, Session, sessions, "Session, Person, Device, Install, State, Last used",
+        "Sessions", 50, Session, sessions, "Session, Person, Device, Install, State:chip, Last used:time",
         lambda row: (
             Link(str(row.user), page_of(row.user)), row.device, row.device_fp, _state(row), row.last_used_at,
         ),

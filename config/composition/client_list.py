@@ -150,7 +150,7 @@ class ClientList(ExportedList):
 
     @admin.display(description="last call", ordering=EmptyLast(F("last_day"), DateField()))
     def last_call(self, client: Any) -> str:
-        return day_in_words(client.last_day, today=Period.of(timezone.now()).day)
+        return right(day_in_words(client.last_day, today=Period.of(timezone.now()).day))
 
     @admin.display(description="problems", ordering="problem_count")
     def problems(self, client: Any) -> str:
