@@ -40,11 +40,13 @@ class Extensions:
     """Functions of the apps above.
 
     ``claims_of`` returns None without a licensed client.
+    ``seats_of`` returns how many people of a client may be enabled, None for any number.
     ``unknown_apps`` returns the slugs that no app has.
     """
 
     load_caller: LoadCaller
     claims_of: Callable[[UUID], Claims | None]
+    seats_of: Callable[[UUID], int | None]
     unknown_apps: Callable[[set[str]], set[str]]
 
 

@@ -1,11 +1,12 @@
 """Acts on licences, plans and held suspensions, and the pages of their rows."""
 
-from config.platform.acts import Act, Page, Right, declare
+from config.platform.acts import Act, Page, Proof, Right, declare
 
 PAGES = (
     Page("licensing.heldsuspension", ("licensing",)),
     Page("licensing.licence", ("support", "licensing")),
     Page("licensing.plan", ("support", "licensing")),
+    Page("licensing.servicenotice", ("support", "licensing", "release")),
 )
 
 ACTS = (
@@ -45,6 +46,42 @@ ACTS = (
         "set the Stripe customer of {}",
         "licence's customer at the payment processor changed or removed",
         (Right("licensing.licence_customer", ("licensing",)),),
+    ),
+    Act(
+        "licence:minimum_set",
+        "set the minimum version of {}",
+        "least version of a client's shells changed or removed",
+        (Right("accounts.client_minimum", ("release",), Proof.GRAVE),),
+    ),
+    Act(
+        "licence:shell_set",
+        "set where the shells of {} update from",
+        "channel or pinned version of a client's shells changed",
+        (Right("accounts.client_shell", ("licensing",)),),
+    ),
+    Act(
+        "licence:message_set",
+        "changed the message to {}",
+        "message in a client's shells changed or removed",
+        (Right("accounts.client_message", ("licensing",)),),
+    ),
+    Act(
+        "service:minimum_set",
+        "set the minimum version of {}",
+        "least version of all shells changed or removed",
+        (Right("licensing.servicenotice_minimum", ("release",), Proof.GRAVE),),
+    ),
+    Act(
+        "service:shell_set",
+        "set where {} update from",
+        "channel or pinned version of all shells changed",
+        (Right("licensing.servicenotice_shell", ("licensing",)),),
+    ),
+    Act(
+        "service:message_set",
+        "changed the message to {}",
+        "message in all shells changed or removed",
+        (Right("licensing.servicenotice_message", ("licensing",)),),
     ),
     Act("brake:held", "held the suspensions of {}", "billing's change of too many clients held"),
     Act(

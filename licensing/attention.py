@@ -1,11 +1,14 @@
 """Kinds of attention about licensing."""
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Count, F, Q, QuerySet
 
 from accounts.models import Client
-from config.platform.attention import Alert, Kind, Level, kinds
+from accounts.seats import refused_since
+from config.platform.attention import Alert, Finding, Kind, Level, kinds
 from licensing.models import HeldSuspension, Licence, Standing
 
 GRACE_AHEAD = timedelta(days=14)
@@ -20,6 +23,18 @@ def ending(now: datetime) -> QuerySet[Licence]:
     return rows.order_by("grace_until", "operator_until")
 
 
+def without_seats(now: datetime) -> Iterator[Finding]:
+    """Clients that were refused a seat within a day and have none free yet."""
+    enabled = Count("client__users", filter=Q(client__users__is_active=True))
+    full = Licence.objects.annotate(used=enabled).filter(seats__lte=F("used"))
+    licences = {each.client_id: each for each in full.select_related("client")}
+    for client_id, since in refused_since([*licences]).items():
+        licence: Any = licences[client_id]
+        yield Finding(
+            pk=client_id, licence=licence, client=licence.client, used=licence.used, since=since
+        )
+
+
 kinds.add(
     Kind(
         "clients", 90, "Clients", "accounts.view_client",
@@ -30,6 +45,11 @@ kinds.add(
         HeldSuspension.objects.filter(ended_at=None, confirmed_at=None), Level.ACT, "noticed_at",
         acts="confirm",
         alert=Alert("Compare with Stripe, then confirm.", "at once", is_mailed_by_rule=True),
+    ),
+    Kind(
+        "seats", 115, "Clients", "licensing.view_licence", without_seats, on="licence",
+        acts="terms",
+        alert=Alert("Raise the seats, or disable somebody.", "at once, for a day"),
     ),
     Kind(
         "licence", 120, "Clients", "licensing.view_licence", ending,

@@ -1,9 +1,10 @@
 """The caller of a request: user, session, client, licence and plan, from their rows, in one query."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, NamedTuple, cast, get_type_hints
+from typing import Annotated, Any, NamedTuple, cast, get_type_hints
 from uuid import UUID
 
 from django.db.models import Model
@@ -12,6 +13,28 @@ from rest_framework.request import Request
 from accounts.hooks import Claims
 from config.platform.db.batching import BatchedLookup, BatchedStatement
 from licensing.models import Standing, merged
+from licensing.notices import is_below
+
+
+def _members_of(table: str) -> dict[str, str]:
+    """The members of one row's notice to shells, as SQL: NULL for those that it has not."""
+    lasts = f"COALESCE({table}.message_until > now(), true)"
+    until = f"""to_char({table}.message_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"""
+    return {
+        "minimum_version": f"NULLIF({table}.minimum_version, '')",
+        "message": f"CASE WHEN {table}.message_id IS NOT NULL AND {lasts} THEN jsonb_build_object('id', "
+        f"{table}.message_id, 'level', {table}.message_level, 'text', {table}.message_text, 'until', {until}) END",
+        "shell": f"CASE WHEN {table}.shell_channel || {table}.shell_version <> '' THEN jsonb_build_object('channel', "
+        f"NULLIF({table}.shell_channel, ''), 'version', NULLIF({table}.shell_version, '')) END",
+    }
+
+
+def _notice() -> str:
+    """One value for all members, NULL without any: almost always, so it costs a caller nothing."""
+    own, of_all = _members_of("licence"), _members_of("notice")
+    members = (f"'{name}', COALESCE({own[name]}, {of_all[name]})" for name in own)
+    return f"NULLIF(jsonb_strip_nulls(jsonb_build_object({', '.join(members)})), '{{}}')"
+
 
 # Whether the session or key has neither ended nor expired.
 _LASTS = "held.ended_at IS NULL AND (held.expires_at IS NULL OR held.expires_at > now())"
@@ -45,6 +68,7 @@ class Caller:
     client_name: Annotated[str | None, "client.name"]
     status: Annotated[str | None, "licence.status"]
     grace_until: Annotated[datetime | None, "licence.grace_until"]
+    seats: Annotated[int | None, "licence.seats"]
     plan_id: Annotated[int | None, "plan.id"]
     plan: Annotated[str | None, "plan.name"]
     plan_entitlements: Annotated[Sequence[str] | None, "plan.entitlements"]
@@ -53,6 +77,8 @@ class Caller:
     monthly_output_tokens: Annotated[int | None, "plan.monthly_output_tokens"]
     daily_tokens: Annotated[int | None, "plan.daily_tokens"]
     cached_input_percent: Annotated[int, "COALESCE(plan.cached_input_percent, 100)"]
+    # The members that the licence status has beside its own, as JSON where any are set: Django reads none by itself.
+    notice: Annotated[str | None, _notice()]
     # See the plan's.
     catalogue_version: Annotated[UUID | None, "plan.catalogue_version"]
     key: CallerKey | None = None
@@ -77,6 +103,31 @@ class Caller:
         return self.status == Standing.SUSPENDED
 
     @property
+    def minimum_version(self) -> str | None:
+        minimum: str | None = self._noticed("minimum_version")
+        return minimum
+
+    @property
+    def message(self) -> dict[str, Any] | None:
+        message: dict[str, Any] | None = self._noticed("message")
+        return message
+
+    @property
+    def shell(self) -> dict[str, Any] | None:
+        """The source of the shell's updates. A minimum beats an older pin, which would keep it locked."""
+        shell: dict[str, Any] | None = self._noticed("shell")
+        if (
+            shell
+            and self.minimum_version
+            and is_below(shell.get("version", ""), self.minimum_version)
+        ):
+            shell = {name: value for name, value in shell.items() if name != "version"}
+        return shell or None
+
+    def _noticed(self, member: str) -> Any:
+        return json.loads(self.notice).get(member) if self.notice else None
+
+    @property
     def entitlements(self) -> list[str]:
         return merged(list(self.plan_entitlements or ()), list(self.own_entitlements or ()))
 
@@ -99,6 +150,7 @@ JOIN accounts_user person ON person.id = held.user_id
 LEFT JOIN accounts_client client ON client.id = person.client_id
 LEFT JOIN licensing_licence licence ON licence.client_id = client.id
 LEFT JOIN licensing_plan plan ON plan.id = licence.plan_id
+LEFT JOIN licensing_servicenotice notice ON licence.id IS NOT NULL
 """
 _CALLER = BatchedLookup(
     f"""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, TypedDict, Unpack, cast
+from uuid import UUID
 
 from django.db import transaction
 
@@ -26,6 +27,7 @@ class LicenceTerms(TypedDict, total=False):
 
     plan: Plan
     entitlements: list[str]
+    seats: int | None
 
 
 def terms_of(licence: Licence) -> LicenceTerms:
@@ -33,6 +35,11 @@ def terms_of(licence: Licence) -> LicenceTerms:
     return cast(
         "LicenceTerms", {name: getattr(licence, name) for name in LicenceTerms.__annotations__}
     )
+
+
+def seats_of(client_id: UUID) -> int | None:
+    """Returns the number of people of a client that may be enabled; None for any number."""
+    return Licence.objects.filter(client=client_id).values_list("seats", flat=True).first()
 
 
 def create_client(*, name: str, plan: Plan, by: Actor, now: datetime) -> Client:

@@ -4,7 +4,25 @@ from typing import Any
 
 from rest_framework import serializers
 
-from licensing.models import Standing
+from licensing.models import ShellNotice, Standing
+
+
+class MessageSerializer(serializers.Serializer[Any]):
+    """A message of the operators to the people at their shells."""
+
+    id = serializers.UUIDField(help_text="Another one for each text.")
+    level = serializers.ChoiceField(choices=ShellNotice.Level.choices)
+    text = serializers.CharField(max_length=500, help_text="Plain text.")
+    until = serializers.DateTimeField(required=False, help_text="When to stop showing it.")
+
+
+class ShellSerializer(serializers.Serializer[Any]):
+    """The members of a shell's update check that operators decide."""
+
+    channel = serializers.CharField(
+        required=False, help_text="As `ch`; else the one it was built for."
+    )
+    version = serializers.CharField(required=False, help_text="As `version`; else the newest.")
 
 
 class LicenceStatusSerializer(serializers.Serializer[Any]):
@@ -16,6 +34,16 @@ class LicenceStatusSerializer(serializers.Serializer[Any]):
     grace_until = serializers.DateTimeField(
         required=False, help_text="When the grace ends; there exactly when the status is grace."
     )
+
+    seats = serializers.IntegerField(
+        required=False,
+        help_text="How many people of the client may be enabled, where there is a limit.",
+    )
+    minimum_version = serializers.CharField(
+        required=False, help_text="A shell below it shows its update screen alone."
+    )
+    message = MessageSerializer(required=False)
+    shell = ShellSerializer(required=False)
 
     def to_representation(self, instance: Any) -> Any:
         """The members that have a value."""

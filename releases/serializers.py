@@ -6,8 +6,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.fields import empty
 
+from config.platform.text.versions import MAX_LENGTH, STRICT
 from releases.models import CHANNEL, CHANNEL_LENGTH, WHOLE
-from releases.versions import MAX_LENGTH, STRICT
 
 
 class ShareField(serializers.IntegerField):
@@ -71,6 +71,11 @@ class UpdateQuerySerializer(serializers.Serializer[Any]):
     arch = serializers.CharField(required=False, help_text="As `aarch64`; default: any.")
     current_version = VersionField(
         required=False, help_text="The version of the shell; 204 if it is not older."
+    )
+    version = VersionField(
+        required=False,
+        help_text="The version that the client is pinned to (`shell.version` of the licence status): this published "
+        "release of the channel, in place of what the channel offers.",
     )
     install_id = serializers.CharField(
         required=False,

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from config.platform.problems.problem import InvalidRequest
+from config.platform.text.versions import Version
 from releases import updates
-from releases.versions import Version
 
 NOT_FOUND, NO_UPDATE = "no update: not found", "no update"
 
@@ -24,22 +24,50 @@ def explain(
     system: str,
     arch: str | None,
     current_version: str | None,
+    version: str | None = None,
     install_id: str | None = None,
 ) -> Explained:
     """Explains the answer to a shell with these parameters."""
     try:
         current = updates.version_of(current_version) if current_version else None
+        pinned = updates.version_of(version, member="version") if version else None
     except InvalidRequest as refused:
         outcome = "a refusal, because its version is invalid"
         return Explained(400, outcome, [refused.errors[0].detail])
+    if pinned is not None:
+        return _pinned(channel, pinned, current, system=system, arch=arch)
     known = updates.channel_offer(channel)
-    wanted = f"{system}-{arch}" if arch else f"{system} of any architecture"
     steps = _of_the_share(known, install_id, system=system, arch=arch)
     offer = known.to(install_id, system=system, arch=arch)
     if offer is None:
         return _without_a_release(channel, current, steps)
     if offer is known.whole:
         steps.append(f"{channel} offers version {offer.version} to all shells.")
+    return _of_the_offer(known, offer, current, steps, system=system, arch=arch)
+
+
+def _pinned(
+    channel: str, pinned: Version, current: Version | None, *, system: str, arch: str | None
+) -> Explained:
+    """Explains the answer to a shell that asks for the version which its client is pinned to."""
+    steps = [f"Its client is pinned to version {pinned}, whatever {channel} offers."]
+    known = updates.pinned_offer(channel, pinned)
+    if known.whole is None:
+        said = f"{channel} never published {pinned}, or it was withdrawn: rolled back, or its rollout ended."
+        return Explained(404, NOT_FOUND, [*steps, said])
+    return _of_the_offer(known, known.whole, current, steps, system=system, arch=arch)
+
+
+def _of_the_offer(
+    known: updates.ChannelOffer,
+    offer: updates.ReleaseOffer,
+    current: Version | None,
+    steps: list[str],
+    *,
+    system: str,
+    arch: str | None,
+) -> Explained:
+    wanted = f"{system}-{arch}" if arch else f"{system} of any architecture"
     if not offer.has(system, arch):
         platforms = ", ".join(sorted(offer.platforms))
         steps.append(f"That release has nothing for {wanted}; it has {platforms}.")

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 
+from django.db.models import Subquery
+
 from config.platform.problems.problem import Fault, InvalidRequest, NotFound
+from config.platform.text.versions import NotAVersion, Version
 from releases.delivery.storage import POINTER_CACHE
 from releases.manifests.platforms import KNOWN, USUAL, base_of, near_miss
 from releases.models import WHOLE, Publication, ShellChannel
-from releases.versions import NotAVersion, Version
 
 # Known before anything is published on it, because shells ask before their first release.
 FIRST_CHANNEL = "stable"
@@ -26,9 +28,9 @@ OWN_CACHE = "private, max-age=60"
 class NoSuchUpdate(NotFound):
     """404 with the cache header of other answers, so that shells soon see a new channel."""
 
-    def __init__(self, cache: str, *, meant: str | None = None) -> None:
+    def __init__(self, cache: str, *, meant: str | None = None, of: str = "channel") -> None:
         hint = f"; {meant} was probably meant" if meant else ""
-        detail = f"There is no release for this channel and platform{hint}."
+        detail = f"There is no release for this {of} and platform{hint}."
         super().__init__(detail, headers={"Cache-Control": cache})
 
 
@@ -76,21 +78,28 @@ def offered(
     system: str,
     arch: str | None,
     current_version: str | None,
+    version: str | None = None,
     install_id: str | None = None,
 ) -> tuple[ReleaseOffer | None, str]:
     """The offer to a shell, None if there is none newer or the channel is halted, and the answer's cache header.
 
-    ``arch`` None: any architecture. Raises ``NoSuchUpdate`` for an unknown channel, for a platform without an artifact
-    and, where the shell named no version, for a channel without a release; ``InvalidRequest`` for an invalid version.
+    ``arch`` None: any architecture. ``version``: the one that the shell's client is pinned to, in place of what the
+    channel offers. Raises ``NoSuchUpdate`` for an unknown channel, for a pinned version that was never published or was
+    withdrawn, for a platform without an artifact and, where the shell named no version, for a channel without a
+    release; ``InvalidRequest`` for an invalid version.
     """
     current = version_of(current_version) if current_version is not None else None
-    known = channel_offer(channel)
+    if version is not None:
+        known, install_id = pinned_offer(channel, version_of(version, member="version")), None
+    else:
+        known = channel_offer(channel)
     cache = POINTER_CACHE if known.part is None or install_id is None else OWN_CACHE
     offer = known.to(install_id, system=system, arch=arch)
-    if offer is None and current is not None and is_known(channel):
+    if offer is None and current is not None and version is None and is_known(channel):
         return None, cache
     if offer is None or not offer.has(system, arch):
-        raise NoSuchUpdate(cache, meant=meant_by(system, arch))
+        of = "channel" if version is None else "version of the channel"
+        raise NoSuchUpdate(cache, meant=meant_by(system, arch), of=of)
     is_newer = not known.is_halted and offer.is_newer_than(current)
     return offer if is_newer else None, cache
 
@@ -123,6 +132,22 @@ def channel_offer(channel: str) -> ChannelOffer:
     return ChannelOffer(whole=whole, part=newest, share=share, is_halted=is_halted)
 
 
+def pinned_offer(channel: str, version: Version) -> ChannelOffer:
+    """Returns the offer of one published version of a channel, of none where it was never published or was withdrawn.
+
+    A version is withdrawn by a roll back to an older one, and by the end of its rollout; publishing it again brings it
+    back. Later, newer releases withdraw nothing.
+    """
+    served = Publication.objects.filter(release__channel=channel).served()
+    last = served.filter(release__version=str(version)).order_by("-pk").values("pk")[:1]
+    columns = ("pk", "published_at", "stored_at", "release__version", "release__channel__halted_at")
+    rows = list(served.filter(pk__gte=Subquery(last)).order_by("pk").values_list(*columns))
+    if not rows or any(Version.parse(later) < version for *_, later, _ in rows[1:]):
+        return ChannelOffer()
+    *named, _, halted_at = rows[0]
+    return ChannelOffer(whole=_prepared(*named), is_halted=halted_at is not None)
+
+
 def place_of(install_id: str, version: Version) -> int:
     """The place of a shell among a hundred, 0 to 99: with a share of 5, those on 0 to 4 are offered this version.
 
@@ -136,15 +161,13 @@ def is_known(channel: str) -> bool:
     return channel == FIRST_CHANNEL or ShellChannel.objects.filter(name=channel).exists()
 
 
-def version_of(text: str) -> Version:
-    """Raises ``InvalidRequest``."""
+def version_of(text: str, *, member: str = "current_version") -> Version:
+    """The version that a member of the request says. Raises ``InvalidRequest``."""
     try:
         # An unescaped plus arrives as a space, which no version has.
         return Version.parse(text.replace(" ", "+"))
     except NotAVersion as error:
-        raise InvalidRequest(
-            errors=[Fault("/current_version", "invalid_version", str(error))]
-        ) from None
+        raise InvalidRequest(errors=[Fault(f"/{member}", "invalid_version", str(error))]) from None
 
 
 @lru_cache(maxsize=OFFERS_KEPT)

@@ -118,6 +118,7 @@ class UpdateViewSet(ForEverybody, ViewSet):
             system=query["os"],
             arch=query.get("arch"),
             current_version=query.get("current_version"),
+            version=query.get("version"),
             install_id=query.get("install_id"),
         )
         if offer is None:

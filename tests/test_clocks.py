@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-CLOCKS = {"monotonic", "perf_counter"}
+CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time"}
 MARKER = "wall_time"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -30,6 +30,7 @@ def test_whatever_measures_time_is_marked() -> None:
         "def f():\n return time.perf_counter() - 1.0\ndef g():\n f()\ndef test_a():\n g()",
         "class Watch:\n def took(self):\n  return monotonic() - self.began\ndef test_a():\n Watch()",
         "@pytest.fixture\ndef took():\n yield lambda: monotonic() - 1\ndef test_a(took):\n took()",
+        "def test_a():\n began = time.thread_time()\n assert time.thread_time() - began < 1",
         "class TestA:\n @pytest.mark.full\n def test_a(self):\n  assert monotonic() < 3",
     ],
 )

@@ -22,6 +22,8 @@ from config.platform.db.uuid7 import timed_uuid
 from usage.costs import Abandoned, AskedRoute, as_json
 from usage.limits import BUDGET_SPENT, LEAST_OUTPUT, LIMITS, PlanCaps
 from usage.models import KeyMonth, MonthlyUsage, UsageRecord
+from usage.models.failures import NONE as NO_FAILURES
+from usage.models.failures import Failures
 from usage.periods import Period
 from usage.refusals import Needs, Reading, check_caps, reserved_for_now
 
@@ -222,9 +224,10 @@ WITH s AS (
     SELECT * FROM unnest(
         %(ids)s::uuid[], %(inputs)s::bigint[], %(outputs)s::bigint[], %(first_bytes)s::timestamptz[],
         %(providers)s::text[], %(counts)s::bigint[], %(input_prices)s::bigint[], %(cached_prices)s::bigint[],
-        %(output_prices)s::bigint[], %(write_prices)s::bigint[], %(abandoned)s::jsonb[], %(cached)s::bigint[]
+        %(output_prices)s::bigint[], %(write_prices)s::bigint[], %(abandoned)s::jsonb[], %(cached)s::bigint[],
+        %(first_outputs)s::timestamptz[], %(failures)s::jsonb[]
     ) AS s(id, input, output, first_byte_at, provider, counted, input_price, cached_price, output_price, write_price,
-           abandoned, cached)
+           abandoned, cached, first_output_at, failures)
 ),
 free AS (
     SELECT r.id FROM usage_usagerecord AS r JOIN s USING (id)
@@ -235,6 +238,7 @@ SET checkpoint_at = now(), checkpoint_input = s.input, checkpoint_output = s.out
     checkpoint_cached = s.cached, first_byte_at = COALESCE(r.first_byte_at, s.first_byte_at),
     provider = s.provider, counted_input = s.counted, input_price = s.input_price, cached_input_price = s.cached_price,
     output_price = s.output_price, cache_write_price = s.write_price, abandoned = s.abandoned,
+    first_output_at = COALESCE(r.first_output_at, s.first_output_at), failures = s.failures,
     expires_at = GREATEST(r.expires_at, now() + make_interval(secs => %(margin)s))
 FROM s JOIN free USING (id)
 WHERE r.id = s.id AND r.settled_at IS NULL
@@ -255,6 +259,8 @@ class SoFar(NamedTuple):
     asked: AskedRoute
     abandoned: tuple[Abandoned, ...] = ()
     cached: int = 0
+    first_output_at: datetime | None = None
+    failures: Failures = NO_FAILURES
 
 
 def checkpoint(calls: Sequence[SoFar]) -> set[UUID]:
@@ -275,6 +281,8 @@ def checkpoint(calls: Sequence[SoFar]) -> set[UUID]:
         "write_prices": [each.cache_write for each in prices],
         "abandoned": [as_json(each.abandoned) for each in calls],
         "cached": [each.cached for each in calls],
+        "first_outputs": [each.first_output_at for each in calls],
+        "failures": [each.failures.as_json() for each in calls],
         "margin": EXPIRY_MARGIN.total_seconds(),
     }
     with connection.cursor() as cursor:

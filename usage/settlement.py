@@ -1,7 +1,7 @@
 """Settlement: writes the actual tokens of a call to its open record, exactly once, and updates the totals.
 
-The same statement writes whom the call asked at last, its cost, the attempts that were abandoned before, and the alerts
-of a person who has used 80 % or all of a cap or whose provider reported the implausible; a worker mails them
+The same statement writes whom the call asked at last, its cost, the attempts that failed or were abandoned, and the
+alerts of a person who has used 80 % or all of a cap or whose provider reported the implausible; a worker mails them
 (``usage.alerts``).
 """
 
@@ -21,6 +21,8 @@ from config.platform.problems.problem import Fault, InvalidRequest
 from usage.costs import Abandoned, AskedRoute, Prices, Spent, as_json, int8
 from usage.limits import LEAST_OUTPUT, SMALL_PERCENT, SMALL_PROMPT
 from usage.models import KeyMonth, MonthlyUsage, UsageRecord
+from usage.models.failures import NONE as NO_FAILURES
+from usage.models.failures import Failures
 from usage.periods import Period
 from usage.spending.daily import count_again
 
@@ -60,11 +62,13 @@ WITH settled AS (
     SET state = 'settled', input_tokens = %(input)s::bigint, cached_input_tokens = %(cached)s::bigint,
         cache_write_tokens = %(written)s, output_tokens = %(output)s, reasoning_tokens = %(reasoning)s,
         source = %(source)s, "end" = %(end)s, settled_at = %(now)s,
-        first_byte_at = COALESCE(%(first_byte)s, first_byte_at), cost = %(cost)s::bigint,
+        first_byte_at = COALESCE(%(first_byte)s, first_byte_at),
+        first_output_at = COALESCE(%(first_output)s, first_output_at), cost = %(cost)s::bigint,
         provider = %(provider)s, counted_input = %(counted)s::bigint, input_price = %(input_price)s::bigint,
         cached_input_price = %(cached_price)s::bigint, output_price = %(output_price)s::bigint,
         cache_write_price = %(write_price)s::bigint, is_implausible = %(reported)s::bigint IS NOT NULL,
         abandoned = COALESCE(%(abandoned)s::jsonb, abandoned),
+        failures = COALESCE(%(failures)s::jsonb, failures), error_code = %(error_code)s,
         capped_input = CASE WHEN cached_input_percent < 100
                             THEN %(input)s::bigint - %(cached)s::bigint * (100 - cached_input_percent) / 100 END
     WHERE id = %(id)s AND settled_at IS NULL
@@ -144,11 +148,13 @@ class Settlement(NamedTuple):
     by_capped_key: bool = False
     excess: Excess | None = None
     abandoned: Sequence[Abandoned] = ()
+    first_output_at: datetime | None = None
+    failures: Failures = NO_FAILURES
 
 
 def settle(settlement: Settlement, *, now: datetime) -> After | None:
     """Settles a person's record; returns None and changes nothing if it had been settled before."""
-    spent, asked = settlement.spent, settlement.asked
+    spent, asked, failures = settlement.spent, settlement.asked, settlement.failures
     values = {
         "id": settlement.record_id,
         "user": settlement.user_id,
@@ -162,11 +168,14 @@ def settle(settlement: Settlement, *, now: datetime) -> After | None:
         "now": now,
         "today": Period.of(now).day,
         "first_byte": settlement.first_byte_at,
+        "first_output": settlement.first_output_at,
         "cost": int8(asked.prices.cost(spent)),
         **asked.values(),
         "reported": int8(settlement.excess and settlement.excess.reported),
         "plausible": int8(settlement.excess and settlement.excess.plausible),
         "abandoned": as_json(settlement.abandoned),
+        "failures": failures.as_json(),
+        "error_code": failures.told and failures.told.code,
     }
     row = (_SETTLE_KEY if settlement.by_capped_key else _SETTLE).row(values)
     return After(*row) if row else None

@@ -8,9 +8,10 @@ from django.db.models import ProtectedError
 
 from accounts.audit import Actor, check_reason, record
 from accounts.connections.disconnecting import disconnect_all
-from accounts.models import Session, User
+from accounts.models import Client, Session, User
 from accounts.people.rights import check_owner_left, check_touch
 from accounts.people.users import described, lock_person
+from accounts.seats import within_seats
 from accounts.sessions.revocation import lock_user, revoke_all
 from config.platform.problems.problem import InvalidRequest
 
@@ -47,9 +48,10 @@ def disable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> int:
 
 
 def enable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> None:
-    """Lets a disabled person sign in again, with the same password."""
+    """Lets a disabled person sign in again, with the same password. Raises ``SeatsExhausted``."""
     check_reason(reason)
-    with transaction.atomic():
+    client = Client.objects.filter(users=user_id).first()
+    with transaction.atomic(), within_seats(client, now=now):
         _set_enabled(user_id, enabled=True, reason=reason, by=by, now=now)
 
 

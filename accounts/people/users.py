@@ -18,6 +18,7 @@ from accounts.models import Client, PasswordLink, Role, Session, User
 from accounts.people import mails
 from accounts.people.emails import is_email
 from accounts.people.rights import check_right, check_touch
+from accounts.seats import within_seats
 from accounts.sessions.revocation import lock_user, revoke_all
 from accounts.sessions.sign_in import MAX_PASSWORD
 from config.platform.db.connections import release_connection
@@ -60,7 +61,7 @@ def add_users(
         for email in emails
     ]
     with transaction.atomic():
-        with refused_as(EMAIL_TAKEN):
+        with within_seats(client, now=now), refused_as(EMAIL_TAKEN):
             User.objects.bulk_create(people)
         named = [(user.email, user.pk) for user in people]
         after = {"client": client.name if client else None}
@@ -147,7 +148,7 @@ def move_user(
     total of the month continues. An open invitation is void, as every link is after a revocation.
     """
     check_reason(reason)
-    with transaction.atomic():
+    with transaction.atomic(), within_seats(client, now=now):
         user = lock_person(user_id)
         check_touch(user, by=by)
         before, after = _client_of(user.client), _client_of(client)

@@ -29,6 +29,7 @@ from config.platform.attention import Level
 from licensing.licences import billing_reason, create_client
 from licensing.models import Licence, Plan
 from llmproxy.catalogue.unpriced import unpriced_warning
+from releases.admin.levers import LEVERS
 from releases.micro_apps.offers import Explained, explain
 from usage.admin.budgets import SetBudget
 from usage.admin.refusals import in_two_weeks
@@ -114,6 +115,7 @@ class ClientAdmin(ClientList):
         SetClientBudget(),
         SetAlertEmail(),
         EditNotes(),
+        *LEVERS,
         Rename(),
         DeleteClient(),
     )

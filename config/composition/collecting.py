@@ -14,6 +14,7 @@ from config.composition.operation import acts
 from config.platform.edge import request_log
 from config.platform.runtime import serving
 from licensing.callers import claims_of, load_caller
+from licensing.licences import seats_of
 from llmproxy.calls import outbox
 from llmproxy.calls import watch as calls
 from releases.delivery import conditional_writes
@@ -49,6 +50,7 @@ hooks.register(
     hooks.Extensions(
         load_caller=load_caller,
         claims_of=claims_of,
+        seats_of=seats_of,
         unknown_apps=lambda slugs: {*slugs} - set(MicroApp.objects.in_bulk(slugs)),
     )
 )

@@ -40,6 +40,7 @@ from config.console.template_tags import cell, dollars, instant, short
 from licensing.models import Licence
 from llmproxy.calls.explanation import EXPLAINING, explain
 from llmproxy.models import LanguageModel, PersonalKey
+from usage.admin.attempts import cause, latest_failed
 from usage.admin.calls import RestartModelCalls, StopModelCalls
 from usage.admin.refusals import in_two_weeks
 from usage.limits import PlanCaps
@@ -160,6 +161,7 @@ class PersonAdmin(ConsoleAdmin):
             "title": f"Why can {row} call models, or not?",
             "original": row,
             **self._explained(request, row, now=timezone.now()),
+            **_latest_failure(request, row, now=timezone.now()),
         }
         return TemplateResponse(request, "admin/console/explain_person.html", own)
 
@@ -222,6 +224,14 @@ class PersonAdmin(ConsoleAdmin):
             "calls": RunningCall.objects.filter(user=row).select_related("user")[:CALLS_SHOWN],
             "recent_events": events_about(ids_of_person(row.pk)),
         }
+
+
+def _latest_failure(request: HttpRequest, row: User, *, now: datetime) -> dict[str, Any]:
+    """Returns the latest call that was admitted and failed, which no rule of admission explains."""
+    if not request.user.has_perm("usage.view_usagerecord"):
+        return {}
+    call = latest_failed(row.pk, now=now)
+    return {"failed": call, "cause": cause(call)} if call else {}
 
 
 def _month(user: User, *, now: datetime) -> Summary | None:

@@ -7,7 +7,7 @@ from django import template
 
 from config.console import template_tags
 from config.console.shares import percents
-from releases.versions import NotAVersion, Version
+from config.platform.text.versions import NotAVersion, Version
 from telemetry.volumes import last_by_shell_version
 
 register = template.Library()

@@ -25,7 +25,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Models": {"Models": "llmproxy.languagemodel", "Providers": "llmproxy.provider llmproxy.route"},
     "Releases": {
-        "Channels": "releases.shellchannel releases.shellrelease",
+        "Channels": "releases.shellchannel releases.shellrelease licensing.servicenotice",
         "Apps": "releases.microapp releases.appversion releases.apppin",
     },
     "Security": {
@@ -39,7 +39,8 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
 LABELS: Final = {
     "accounts.auditevent": "Audit", "accounts.connectionrevocation": "Revocations", "accounts.user": "People",
     "index": "Overview", "licensing.heldsuspension": "Held suspensions", "llmproxy.languagemodel": "Models",
-    "procrastinate.procrastinatejob": "Jobs", "releases.apppin": "Pins", "releases.appversion": "Versions",
+    "licensing.servicenotice": "All shells", "procrastinate.procrastinatejob": "Jobs", "releases.apppin": "Pins",
+    "releases.appversion": "Versions",
     "releases.microapp": "Apps", "releases.shellchannel": "Channels", "releases.shellrelease": "Releases",
     "telemetry.event": "Telemetry", "usage_and_money": "Usage & money",
 }  # fmt: skip

@@ -197,6 +197,27 @@ def dollars(amount: int | None, places: int = 2) -> str:
 
 
 @register.filter
+def lasting(seconds: float | None) -> str:
+    """A duration: *420 ms*, *2.61 s*, *5 min 12 s*; never zero for one that took some time."""
+    if seconds is None:
+        return NOTHING
+    if 0 < seconds < 0.0005:
+        return "under 1 ms"
+    if seconds < 0.9995:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 59.995:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes:,} min {rest} s"
+
+
+@register.filter
+def per_second(tokens: float) -> str:
+    """A speed, to a tenth where it is slow."""
+    return f"{tokens:,.0f} tokens/s" if tokens >= 10 else f"{tokens:.1f} tokens/s"
+
+
+@register.filter
 def short(number: int | None) -> str:
     """Rounds a large number to three or four digits: 3.03 B, 862.6 M, 12 k."""
     if number is None:

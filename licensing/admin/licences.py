@@ -9,10 +9,11 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from accounts.seats import seats_used
 from config.console.actions import Action, ReasonForm, Result, TrackedForm, UtcDateTimeField
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import ChoiceFilter, moment
-from config.console.template_tags import standing
+from config.console.template_tags import counted, standing
 from licensing.admin.plans import ENTITLEMENTS_HELP, AppsForm, in_words
 from licensing.licences import (
     LicenceTerms,
@@ -110,6 +111,10 @@ class SetTerms(Action):
         terms = "; ".join(f"{what}: {value}" for what, value in _terms_in_words(target).items())
         yield f"Current terms of {target.client} – {terms}."
         yield "Caps and entitlements of the new plan count from the next request on; tokens used so far still count."
+        yield (
+            f"{counted(seats_used(target.client_id), 'seat is', 'seats are')} taken. "
+            "Fewer seats disable nobody; nobody can be added or enabled until one is free."
+        )
 
     def form(
         self, target: Licence, data: Mapping[str, Any] | None, *, by: HttpRequest
@@ -201,6 +206,7 @@ class LicenceAdmin(ConsoleAdmin):
     fields = (
         "client",
         "plan",
+        "seats_taken",
         "entitlement_names",
         "status_label",
         moment("grace_until"),
@@ -213,7 +219,7 @@ class LicenceAdmin(ConsoleAdmin):
         "stripe_customer_id",
         moment("changed_at"),
     )
-    readonly_fields = ("entitlement_names", "status_label")
+    readonly_fields = ("seats_taken", "entitlement_names", "status_label")
 
     def row_name(self, row: Licence) -> str:
         return str(row.client)
@@ -221,6 +227,11 @@ class LicenceAdmin(ConsoleAdmin):
     @admin.display(description="status", ordering="status")
     def status_label(self, licence: Licence) -> str:
         return standing(licence.status)
+
+    @admin.display(description="seats")
+    def seats_taken(self, licence: Licence) -> str:
+        used = seats_used(licence.client_id)
+        return f"{used:,} taken" if licence.seats is None else f"{used:,} of {licence.seats:,}"
 
     @admin.display(description="entitlements")
     def entitlement_names(self, licence: Licence) -> str:

@@ -14,6 +14,7 @@ from django.http import HttpRequest
 from accounts.audit import Actor
 from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
+from config.console.template_tags import lasting
 from llmproxy.admin.prices import FreePrices, SetPrices, priced_at
 from llmproxy.catalogue.factors import HIGHEST, LOWEST, STEP, free_factor, set_factor
 from llmproxy.catalogue.routing import RouteTerms, add_route, change_route, remove_route
@@ -176,12 +177,12 @@ class TryRoute(Action):
     def do(self, target: Route, *, by: Actor, now: datetime, **given: Any) -> Result:
         trial = try_route(route_id=target.pk, by=by, now=now)
         if trial.failure:
-            failed = f"{target}: the try failed after {trial.seconds:.1f} s."
+            failed = f"{target}: the try failed after {lasting(trial.seconds)}."
             return Result(failed, target, f"{trial.failure} Nothing was changed.", messages.ERROR)
         told = "It reported no usage."
         if trial.usage:
             told = f"It reported {trial.usage.input} input and {trial.usage.output} output tokens."
-        return Result(f"{target} answered in {trial.seconds:.1f} s.", target, told)
+        return Result(f"{target} answered in {lasting(trial.seconds)}.", target, told)
 
 
 @admin.register(Route)

@@ -18,6 +18,8 @@ from usage.caps import SoFar
 from usage.costs import Abandoned, AskedRoute, Spent
 from usage.limits import remaining_headers
 from usage.models import UsageRecord
+from usage.models.failures import NONE as NO_FAILURES
+from usage.models.failures import FailedAttempt
 from usage.settlement import Settlement
 
 End = UsageRecord.End
@@ -26,7 +28,7 @@ ended: list[Callable[["Call", Settlement], object]] = []
 
 
 class Call:
-    """Failover writes ``attempt`` and ``abandoned``, the watch ``left_at`` and, where it cuts, ``stop``."""
+    """Failover writes ``attempt``, ``abandoned``, ``failures``, the watch ``left_at`` and, where it cuts, ``stop``."""
 
     __slots__ = (
         "_lock",
@@ -36,6 +38,7 @@ class Call:
         "attempt",
         "began",
         "deadline",
+        "failures",
         "has_left",
         "left_at",
         "room",
@@ -52,6 +55,7 @@ class Call:
         # Gives back the room of a large answer (``bodies``), for which the call may have to wait.
         self.room: Callable[[], object] | None = None
         self.abandoned: tuple[Abandoned, ...] = ()
+        self.failures = NO_FAILURES
         self.began = time.monotonic()
         self.deadline = self.began + settings.LLM_MAX_SECONDS
         self._settled: Settled | None = None
@@ -67,6 +71,9 @@ class Call:
         if after is not None:
             self.abandoned += (after,)
 
+    def note_failed(self, attempt: FailedAttempt) -> None:
+        self.failures = self.failures.also(attempt)
+
     def cut(self, reason: StopReason, problem: Problem | None = None) -> None:
         """Ends the call from outside its relay; ``problem`` is for its caller. Only the first reason counts."""
         self.stop.set(reason, problem)
@@ -79,14 +86,14 @@ class Call:
         if room is not None:
             room()
 
-    def settle(self, end: End) -> Settled:
-        """Settles the call. Only the first end has an effect.
+    def settle(self, end: End, *, told: Problem | None = None) -> Settled:
+        """Settles the call. Only the first end has an effect; ``told`` is the problem that its caller gets.
 
         While the database is unavailable, the same settlement is retried, and what is returned is set later.
         """
         with self._lock:
             if self._settled is None:
-                self._settled = settle_or_retry(self._settlement(end))
+                self._settled = settle_or_retry(self._settlement(end, told))
                 for note in ended:
                     note(self, self._settled.settlement)
             return self._settled
@@ -120,6 +127,8 @@ class Call:
             self._asked(),
             self.abandoned,
             spent.cached_input,
+            None if attempt is None else attempt.meter.first_output_at,
+            self.failures,
         )
 
     def remaining(self, *, now: datetime) -> dict[str, str]:
@@ -142,16 +151,20 @@ class Call:
             month, day = after.remaining_month, None if cap is None else cap - after.taken_today
         return headers | remaining_headers(month=month, day=day, day_cap=cap, now=now)
 
-    def _settlement(self, end: End) -> Settlement:
-        admission, attempt = self.admission, self.attempt
-        spent, source, found, first_byte_at = Spent(), UsageRecord.Source.COUNTED, None, None
+    def _settlement(self, end: End, told: Problem | None) -> Settlement:
+        admission, attempt, failures = self.admission, self.attempt, self.failures
+        spent, source, found = Spent(), UsageRecord.Source.COUNTED, None
+        first_byte_at = first_output_at = None
         if attempt is not None:
             meter = attempt.meter
             spent, source = charge(admission, meter, attempt, end, time.monotonic())
             found, first_byte_at = excess(admission, meter), meter.first_byte_at
+            first_output_at = meter.first_output_at
         if end == End.CRASHED and self.left_at is not None:
             # Charged by time as the end of a process, which is not why the answer was in the background.
             end = End.CLIENT_GONE
+        if told is not None and end != End.CLIENT_GONE:
+            failures = failures.ending(told)
         return Settlement(
             self.id,
             admission.caller.user_id,
@@ -163,6 +176,8 @@ class Call:
             by_capped_key=admission.caller.key is not None,
             excess=found,
             abandoned=self.abandoned,
+            first_output_at=first_output_at,
+            failures=failures,
         )
 
     def _asked(self) -> AskedRoute:

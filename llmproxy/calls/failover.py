@@ -19,6 +19,7 @@ from llmproxy.calls.bodies import NoRoom
 from llmproxy.calls.call import Call
 from llmproxy.calls.charge import abandoned
 from llmproxy.calls.estimating import estimate_of
+from llmproxy.calls.failed_attempts import failed_attempt
 from llmproxy.calls.meter import State
 from llmproxy.calls.watch import watched
 from llmproxy.catalogue import health, readiness
@@ -84,6 +85,8 @@ def attempts(call: Call) -> Generator[Attempt]:
             failure = attempt.failure
             assert failure is not None
             _note_failure(call, attempt, failure)
+            if not call.stop and (failed := failed_attempt(attempt, now=timezone.now())):
+                call.note_failed(failed)
             if following is None:
                 raise failure
             extra = {"provider": target.provider, "reason": type(failure).__name__}

@@ -49,7 +49,7 @@ class Silence(NamedTuple):
 
 @dataclass(slots=True)
 class Meter:
-    """Times are on the monotonic clock, but for the record's time of the first byte."""
+    """Times are on the monotonic clock, but for the record's times of the first byte and the first output."""
 
     state: State = State.ASKING
     report: TokenUsage | None = None
@@ -64,6 +64,7 @@ class Meter:
     # The bytes of the output delivered.
     size: int = 0
     first_byte_at: datetime | None = None
+    first_output_at: datetime | None = None
     first_delta_at: float | None = None
     delta_at: float | None = None
     silences: list[Silence] = field(default_factory=list)
@@ -98,7 +99,7 @@ class Meter:
         now = time.monotonic()
         pause = 0.0 if self.delta_at is None else now - self.delta_at
         if self.first_delta_at is None:
-            self.first_delta_at = now
+            self.first_delta_at, self.first_output_at = now, timezone.now()
         self.deltas, self.size, self.delta_at = self.deltas + 1, self.size + size, now
         if pause >= SILENCE_SECONDS:
             self.silences.append(Silence(pause, now, delivered_tokens(deltas=1, size=size)))

@@ -142,8 +142,9 @@ class Stream:
         finally:
             self.call.give_back_room()
             # Has no effect where the call is settled already.
-            reason = self.call.stop.reason
-            self.call.settle(End.CLIENT_GONE if reason is None else reason.end)
+            stop = self.call.stop
+            end = End.CLIENT_GONE if stop.reason is None else stop.reason.end
+            self.call.settle(end, told=stop.problem)
 
     def _relay(self) -> Generator[bytes]:
         """Yields what the caller gets. A failure before the first part is raised, a later one becomes an event."""
@@ -230,7 +231,7 @@ def _settle_failure(call: Call, error: BaseException) -> Problem:
     end, problem = _end_by(call, error)
     if isinstance(problem, InternalError):
         log.error("relay_failed", exc_info=error)
-    call.settle(end)
+    call.settle(end, told=problem)
     return problem
 
 

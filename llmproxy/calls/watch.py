@@ -180,7 +180,7 @@ def settle_held_up() -> None:
             each.cut(StopReason.TOO_LATE)
         if each.cut_at is not None and now - each.cut_at > HELD_UP_SECONDS:
             reason = each.call.stop.reason or StopReason.TOO_LATE
-            each.call.settle(reason.end)
+            each.call.settle(reason.end, told=each.call.stop.problem)
             _end(each.call)
 
 

@@ -195,18 +195,22 @@ def raise_failure(
 def failure_of(answer: dict[str, Any], *, key: str) -> Problem:
     """The problem of an error, as if its provider had refused the call, made with this key, with it."""
     error = error_in(answer)
-    body, status = dumps({"error": error}).encode(), _status_of(error)
+    body, given = dumps({"error": error}).encode(), _status_of(error)
+    status = given or _UNKNOWN
     if status == _UNKNOWN and (is_too_long(body) or error["message"].startswith(_AT_FAULT)):
         # Servers notice a context that is too long in the middle of an answer too, mostly without a status.
         status = 400
-    return problem_of(status, _retry_after(error), body, key=key)
+    problem = problem_of(status, _retry_after(error), body, key=key)
+    if given is None and problem.said is not None:
+        problem.said = problem.said._replace(status=None)
+    return problem
 
 
-def _status_of(error: dict[str, Any]) -> int:
+def _status_of(error: dict[str, Any]) -> int | None:
     values = [str(error.get(place)) for place in _PLACES]
     numbers = [int(value) for value in values if len(value) == 3 and value.isdecimal()]
     kinds = [_STATUSES[value] for value in values if value in _STATUSES]
-    return next((status for status in [*numbers, *kinds] if 400 <= status < 600), _UNKNOWN)
+    return next((status for status in [*numbers, *kinds] if 400 <= status < 600), None)
 
 
 def _retry_after(error: dict[str, Any]) -> dict[str, str]:

@@ -32,14 +32,27 @@ class TooDeep(ValueError):
     """An answer nests too deep to be read."""
 
 
-class ProviderRejected(problems.ProviderRejected):
+class Said(NamedTuple):
+    """What a provider has said of its failure: a status, if it gave one, and its words without what is secret."""
+
+    status: int | None
+    words: str
+
+
+class ProviderProblem(Problem):
+    """A failure of a provider, with what it has said of it for operators."""
+
+    said: Said | None = None
+
+
+class ProviderRejected(ProviderProblem, problems.ProviderRejected):
     """The provider refused the request itself; ``detail`` is the provider's message."""
 
     title = "The model refused the request"
     default_detail = "The model does not take this request as it is."
 
 
-class ProviderError(problems.ProviderError):
+class ProviderError(ProviderProblem, problems.ProviderError):
     title = "The model failed"
     default_detail = "The model did not answer properly. Please try again."
 
@@ -52,12 +65,12 @@ class UnreadableAnswer(ProviderError):
         self.goes_on = goes_on
 
 
-class ProviderUnavailable(problems.ProviderUnavailable):
+class ProviderUnavailable(ProviderProblem, problems.ProviderUnavailable):
     title = "The model is not available"
     default_detail = "The model is not available at the moment. Please try again shortly."
 
 
-class ProviderTimeout(problems.ProviderTimeout):
+class ProviderTimeout(ProviderProblem, problems.ProviderTimeout):
     title = "The model took too long"
     default_detail = "The model took too long to answer. Please try again."
 

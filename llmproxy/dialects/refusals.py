@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from config.platform.http.retries import retry_after
-from config.platform.problems.problem import Problem
 from llmproxy.dialects.cleaning import cleaned
 from llmproxy.dialects.model_rules import DROPPABLE, Refused
 from llmproxy.dialects.protocol import (
     ProviderError,
+    ProviderProblem,
     ProviderRejected,
     ProviderTimeout,
     ProviderUnavailable,
+    Said,
 )
 from llmproxy.dialects.reading import parse_json_exactly
 
@@ -116,8 +117,18 @@ class ContextTooLong(ProviderRejected):
     default_detail = "This is longer than the model's context. Please send less."
 
 
-def problem_of(status: int, headers: Mapping[str, str], body: bytes, *, key: str) -> Problem:
+def problem_of(
+    status: int, headers: Mapping[str, str], body: bytes, *, key: str
+) -> ProviderProblem:
     """The problem for the caller of an answer with another status than 200, to a request with this key."""
+    problem = _problem_of(status, headers, body, key=key)
+    problem.said = Said(status, cleaned(_error_of(body)["message"], key=key) or "")
+    return problem
+
+
+def _problem_of(
+    status: int, headers: Mapping[str, str], body: bytes, *, key: str
+) -> ProviderProblem:
     is_credential = refuses_credential(status, body)
     if status in _CALLERS_FAULT and not is_credential:
         kind: type[ProviderRejected] = ContextTooLong if is_too_long(body) else ProviderRejected

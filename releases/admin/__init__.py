@@ -1,5 +1,5 @@
 """The operators' pages about releases of the shell and of micro apps."""
 
-from releases.admin import micro_apps, shell
+from releases.admin import levers, micro_apps, shell
 
-__all__ = ["micro_apps", "shell"]
+__all__ = ["levers", "micro_apps", "shell"]

@@ -8,7 +8,7 @@ from django import forms
 from django.http import HttpRequest
 
 from config.console.actions import Action, Preview, ReasonForm, Result
-from releases import channel_control
+from releases import channel_control, levers
 from releases.delivery import cdn, purging
 from releases.manifests.version_rules import newest_signature
 from releases.models import WHOLE, Publication, ShellChannel
@@ -96,6 +96,7 @@ class RollBack(ChannelAction):
             "button": f"Roll back to {chosen.release.version}",
             "lost": sorted(set(platforms) - set(chosen.release.platforms)),
             "newest_signature": newest_signature(target.pk),
+            "minimums": levers.minimums_above(target.pk, chosen.release.version),
         }
 
     def do(
@@ -153,6 +154,9 @@ class Halt(ChannelAction):
     rule = channel_control.halt
     done = "{channel} is halted."
     undone_by = "resume"
+
+    def shown(self, target: ShellChannel, form: Any) -> dict[str, Any]:
+        return super().shown(target, form) | {"minimums": levers.minimums_above(target.pk, None)}
 
     def available(self, target: ShellChannel, *, by: HttpRequest) -> bool:
         return target.halted_at is None

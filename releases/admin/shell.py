@@ -40,6 +40,12 @@ class ExplainForm(forms.Form):
     current_version = forms.CharField(
         label="Version it has", required=False, max_length=120, help_text="As 1.2.3; or nothing."
     )
+    version = forms.CharField(
+        label="Version its client is pinned to",
+        required=False,
+        max_length=120,
+        help_text="As 1.2.3; or nothing.",
+    )
     install_id = forms.CharField(
         required=False, max_length=128, strip=False, help_text="As the shell sends it; or nothing."
     )
@@ -112,6 +118,7 @@ class ShellChannelAdmin(ConsoleAdmin):
                 system=given["os"],
                 arch=given["arch"] or None,
                 current_version=given["current_version"] or None,
+                version=given["version"] or None,
                 install_id=given["install_id"] or None,
             )
         context = {

@@ -9,8 +9,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from config.platform.env.hosts import is_loopback
 from config.platform.problems.problem import Fault
+from config.platform.text.versions import Version
 from releases.manifests.platforms import base_of
-from releases.versions import Version
 
 SEGMENT = re.compile(r"[A-Za-z0-9_+~@=,-][A-Za-z0-9._+~@=,-]*")
 OTHER_SIGNS = re.compile(r"[^A-Za-z0-9._+~@=,-]")

@@ -13,9 +13,9 @@ from math import isfinite
 from typing import Any
 
 from config.platform.problems.problem import MAX_FAULTS, Fault, pointer
+from config.platform.text.versions import NotAVersion, Version
 from releases.manifests.addresses import misplaced
 from releases.manifests.platforms import KNOWN, suggestion
-from releases.versions import NotAVersion, Version
 
 # RFC 3339 as shells parse it: complete, with an offset.
 PUB_DATE = re.compile(

@@ -19,6 +19,7 @@ from accounts.audit import Actor, record
 from config.platform.db.advisory_locks import lock_until_commit
 from config.platform.db.connections import release_connection
 from config.platform.problems.problem import Fault, InvalidRequest, NotConfigured
+from config.platform.text.versions import NotAVersion, Version
 from licensing.models import APP_SLUG
 from releases.delivery import storage
 from releases.delivery.storage import Conditions
@@ -28,7 +29,6 @@ from releases.micro_apps.channels import move_under_lock
 from releases.micro_apps.signatures import BUNDLE
 from releases.minisign import PublicKey
 from releases.models import AppChannel, AppVersion, MicroApp
-from releases.versions import NotAVersion, Version
 
 SLUG = re.compile(APP_SLUG)
 SLUG_LENGTH = 60

@@ -10,8 +10,8 @@ from django.db import models
 from django.db.models import Q
 
 from accounts.models import Client
+from config.platform.text.versions import Version
 from licensing.models import APP_SLUG, Plan
-from releases.versions import Version
 
 
 class MicroApp(models.Model):

@@ -8,7 +8,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from accounts.models import User
-from releases.versions import Version
+from config.platform.text.versions import Version
 
 CHANNEL = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 CHANNEL_LENGTH = 40

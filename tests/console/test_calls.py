@@ -237,7 +237,7 @@ def test_a_call_is_told_as_a_story_with_the_attempts_before_it(
         "Asked",
         "Admitted",
         "Sent to first-choice",
-        "first-choice broke off",
+        "first-choice <b>broke off</b> after 2.00 s",
         "Failed over to second-choice",
         "First byte",
         "Disconnected",
@@ -252,11 +252,11 @@ def test_a_call_is_told_as_a_story_with_the_attempts_before_it(
         f"Charged {call.input_tokens + call.output_tokens:,} tokens.",
         " out released.",
         "Counted during delivery.",
-        "1 earlier attempt broke off",
+        "first-choice failed, second-choice answered",
         "1.00 s after it was sent",
         "took <b>8.00 s</b>",
         "of it reasoning",
-        "abandoned 2.00 s, waiting 1.00 s, answering 5.00 s",
+        "first-choice failed after 2.00 s, waiting 1.00 s, answering 5.00 s",
     ):
         assert said in text, said
 

@@ -12,10 +12,10 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import AuditEvent, Role, User
 from config.composition.attention.listing import items
+from config.platform.text.versions import Version
 from releases.delivery.storage import IMMUTABLE_CACHE
 from releases.models import Publication, Purge, ShellChannel
 from releases.updates import place_of
-from releases.versions import Version
 from telemetry.models import DailyVolume
 from tests.conftest import Browser
 from tests.console.test_roles import operator_with

@@ -30,6 +30,7 @@ from config.platform.acts import ACTS
 from licensing.licences import create_client
 from licensing.models import HeldSuspension, Plan
 from llmproxy.models import LanguageModel, Provider, Route
+from releases.admin.levers import ChannelField, VersionField
 from releases.models import (
     AppChannel,
     AppPin,
@@ -74,6 +75,8 @@ FILLED: dict[type[forms.Field], Callable[[Any, datetime], Any]] = {
     PersonField: lambda field, now: (
         User.objects.filter(client__isnull=False, erased_at=None)[0].email
     ),
+    ChannelField: lambda field, now: "stable",
+    VersionField: lambda field, now: ShellRelease.objects.order_by("version")[0].version,
     forms.FileField: some_file,
     forms.EmailField: lambda field, now: "new-person@acme.test",
     forms.DateTimeField: in_an_hour,

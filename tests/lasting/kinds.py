@@ -13,6 +13,7 @@ from config.platform.attention import kinds
 from config.platform.edge.ratelimits.cache import PROBE
 from config.platform.edge.ratelimits.table import DEFAULTS
 from config.platform.observability.logs import ALLOWED
+from config.platform.problems.problem import Problem
 from llmproxy.keys.key_text import PREFIX
 from releases.delivery.storage import SIGNATURE_SUFFIX, pointer_path
 from releases.micro_apps.publishing import bundle_path
@@ -21,6 +22,7 @@ from tests.lasting import code, database, registries
 from tests.lasting.reading import Part
 from tests.tools.variables import NAMES
 from usage.costs import Abandoned, Prices, Spent, as_json
+from usage.models.failures import FailedAttempt, Failures, What
 
 Names = Callable[[], Iterable[str | Part]]
 # A kind, a name, and a name within it, which may be empty.
@@ -41,6 +43,12 @@ def _json() -> Iterator[Part]:
     yield from (("usage_usagerecord.abandoned", name) for name in members)
     for place, name in enumerate(Prices._fields):
         yield "usage_usagerecord.abandoned prices", f"{place}:{name}"
+    attempt = FailedAttempt("one", "large", What.FAILED, 500, "", asked_at=at, ended_at=at)
+    failures = json.loads(Failures((attempt,)).ending(Problem()).as_json() or "")
+    for place, part in (
+        ("", failures), (" attempts", failures["attempts"][0]), (" told", failures["told"]), (" what", What),
+    ):  # fmt: skip
+        yield from ((f"usage_usagerecord.failures{place}", str(name)) for name in part)
 
 
 def _cache_keys() -> Iterator[str]:

@@ -24,7 +24,13 @@ def told(user: User) -> dict[str, object]:
         daily_tokens=1_003,
         cached_input_percent=14,
     )
-    Licence.objects.update(entitlements=["mail"], billing_status="grace", billing_grace_until=GRACE)
+    Licence.objects.update(
+        entitlements=["mail"],
+        billing_status="grace",
+        billing_grace_until=GRACE,
+        seats=21,
+        minimum_version="1.2.0",
+    )
     User.objects.update(epoch=3)
     plan, client = Plan.objects.get(), user.client
     assert client is not None
@@ -45,6 +51,8 @@ def told(user: User) -> dict[str, object]:
         "monthly_output_tokens": 1_002,
         "daily_tokens": 1_003,
         "cached_input_percent": 14,
+        "seats": 21,
+        "notice": '{"minimum_version": "1.2.0"}',
         "catalogue_version": plan.catalogue_version,
         "key": None,
     }

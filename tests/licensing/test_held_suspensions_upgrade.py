@@ -79,7 +79,7 @@ def test_both_names_are_understood_and_the_migration_goes_back_and_forth(before:
         # Where it finds none, the release before makes a content type that has no permissions.
         assert {name: now[name] for name in known} == known
         assert granted(before) == BRAKES | HELD
-    assert now.keys() - known.keys() == {"heldsuspension"}
+    assert now.keys() - known.keys() == {"heldsuspension", "servicenotice"}
     with before.rows():
         assert Permission.objects.filter(content_type_id=now["heldsuspension"]).count() == 4
         assert HeldSuspension.objects.get().job == "expire_grace"

@@ -2,7 +2,6 @@
 
 import codecs
 import json
-import time
 from base64 import b32encode, b64encode, b85encode, urlsafe_b64encode
 from urllib.parse import quote
 
@@ -10,6 +9,7 @@ import pytest
 
 from llmproxy.dialects.protocol import ProviderRejected
 from llmproxy.dialects.refusals import problem_of
+from tests.effort import takes_at_most
 
 KEY = "kkqpA7sT0uVw3xYzB4cD8lPk"
 
@@ -281,7 +281,5 @@ def test_a_request_id_that_shows_more_is_withheld_too(request_id: str) -> None:
     "piece", ["a-", "a.", "/a", ":", "1.", "a/", "host ", "0:", "\\", "[::", "%4", "body.a: h "]
 )
 def test_the_longest_text_is_cleaned_fast(piece: str) -> None:
-    began = time.process_time()
-    told(piece * 30_000)
     # A tenth of a second; what reads a text again from each of its places takes minutes.
-    assert time.process_time() - began < 2
+    assert takes_at_most(50, lambda: told(piece * 30_000))

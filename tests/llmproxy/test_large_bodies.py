@@ -1,13 +1,13 @@
 """One fault of a large body: which, and how long it takes to find."""
 
 from collections.abc import Callable
-from time import process_time
 from typing import Any
 
 import pytest
 
 from config.platform.problems.problem import InvalidRequest
 from llmproxy.requests import chat, embeddings, messages, responses
+from tests.effort import takes_at_most
 
 Json = dict[str, Any]
 EMPTY: list[Json] = [{"a": 1}] * 10_000
@@ -19,8 +19,8 @@ PARSE: dict[str, Callable[[Json], Any]] = {
     "ResponsesRequest": responses.parse,
     "EmbeddingsRequest": embeddings.parse,
 }
-# Of CPU, on a machine with other work; a whole second would be a worker that stands still.
-MOST_SECONDS = 0.6
+# Of the reference: half a second where that takes 20 ms. A whole second would be a worker that stands still.
+MOST = 25
 
 
 def said(*parts: Json) -> Json:
@@ -114,9 +114,11 @@ FAULTY = [
 @pytest.mark.parametrize(("name", "body", "where"), FAULTY)
 def test_one_fault_of_a_large_body_is_told_soon(name: str, body: Json, where: str) -> None:
     """The validator took up to a millisecond for each value of a union, and refused whole bodies after seconds."""
-    began = process_time()
-    with pytest.raises(InvalidRequest) as refused:
-        PARSE[name](body)
-    assert process_time() - began < MOST_SECONDS
-    (fault,) = refused.value.errors
-    assert fault.pointer == where
+
+    def refuse() -> None:
+        with pytest.raises(InvalidRequest) as refused:
+            PARSE[name](body)
+        (fault,) = refused.value.errors
+        assert fault.pointer == where
+
+    assert takes_at_most(MOST, refuse)

@@ -1,7 +1,6 @@
 """Names of the output limit at providers: by address, or as an operator says."""
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from llmproxy.catalogue.limit_names import limit_name
 from llmproxy.dialects.protocol import ProviderRejected
 from llmproxy.dialects.refusals import ContextTooLong, LimitNameRefused, MemberRefused
 from llmproxy.models import Provider
+from tests.effort import takes_at_most
 from tests.llmproxy.targets import refusal_of
 
 OLD, NEW = "max_tokens", "max_completion_tokens"
@@ -84,9 +84,8 @@ def test_a_refusal_of_the_name_is_known_by_its_words(said: Any, kind: type) -> N
 @pytest.mark.parametrize("part", ["'", "unknown ", "max_tokens ", "extra_forbidden "])
 def test_a_refusal_that_repeats_a_hostile_text_takes_little_time(part: str) -> None:
     body = json.dumps({"error": {"message": part * (60_000 // len(part))}}).encode()
-    began = time.thread_time()
     assert type(refusal_of(400, {}, body)) is ProviderRejected
-    assert time.thread_time() - began < 1
+    assert takes_at_most(50, lambda: refusal_of(400, {}, body))
 
 
 def test_a_refusal_of_the_name_is_known_by_its_code_too() -> None:

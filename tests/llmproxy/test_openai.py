@@ -1,7 +1,6 @@
 """OpenAI's dialect: what is sent, and what each event means."""
 
 import json
-import time
 from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any, ClassVar
@@ -33,6 +32,7 @@ from llmproxy.dialects.refusals import ContextTooLong
 from llmproxy.dialects.sse import Event, EventParser
 from llmproxy.dialects.usage import reported
 from llmproxy.requests.chat import Chat, parse
+from tests.effort import takes_at_most
 from tests.llmproxy.targets import refusal_of, target
 
 NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
@@ -888,9 +888,8 @@ class TestRefusals:
 
     def test_a_very_long_word_is_cleaned_fast(self) -> None:
         body = json.dumps({"error": {"message": "a-" * 30_000}}).encode()
-        began = time.process_time()
         assert len(refusal_of(400, {}, body).detail) == 500
-        assert time.process_time() - began < 0.5
+        assert takes_at_most(25, lambda: refusal_of(400, {}, body))
 
     @pytest.mark.parametrize(
         ("given", "told"),

@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 
 from accounts.models import AuditEvent
 from config.platform.problems.problem import InvalidRequest
+from config.platform.text.versions import Version
 from releases import channel_control, publishing, updates
 from releases.channel_control import ChannelHalted
 from releases.delivery import storage, storage_sync
@@ -21,7 +22,6 @@ from releases.manifests.version_rules import DowngradeRefused
 from releases.models import Publication, Purge, ShellChannel
 from releases.update_explanation import explain
 from releases.updates import OWN_CACHE, place_of
-from releases.versions import Version
 from tests.platform.conftest import written
 from tests.platform.written import Written
 from tests.races import race

@@ -4,12 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from accounts.models import Session
+from licensing.models import Licence
 from telemetry.models import Event
 from tests.served.database import Database
 from tests.served.lossy import Door, lossy_door
@@ -27,8 +29,10 @@ def door(service: Service) -> Iterator[Door]:
         yield door
 
 
-def ran(*command: str | Path, door: Door, person: Person, password: str = PASSWORD) -> str:
-    who = {"BASE_URL": door.url, "EMAIL": person.email, "PASSWORD": password}
+def ran(
+    *command: str | Path, door: Door, person: Person, password: str = PASSWORD, **others: str
+) -> str:
+    who = {"BASE_URL": door.url, "EMAIL": person.email, "PASSWORD": password, **others}
     done = subprocess.run(
         command,
         env={**os.environ, **who},
@@ -61,6 +65,25 @@ def assert_a_whole_session(told: str, door: Door, person: Person, database: Data
         assert Event.objects.filter(client_id=person.client_id).count() == 1
 
 
+def assert_an_update_screen(
+    command: Sequence[str | Path], door: Door, person: Person, database: Database
+) -> None:
+    """A shell below the minimum shows that and the message alone; one that is not goes on."""
+    told = {"minimum_version": "1.4.0", "message_id": uuid4(), "message_level": "warning"}
+    with database.rows():
+        licences = Licence.objects.filter(client=person.client_id)
+        licences.update(**told, message_text="Maintenance on Sunday.")
+    for version in ("1.3.9", "1.0.0"):
+        shown = ran(*command, door=door, person=person, VERSION=version)
+        assert "Maintenance on Sunday." in shown
+        assert f"update: {version} must become 1.4.0 or newer" in shown
+        assert "answer: " not in shown
+    for version in ("1.4.0", "1.10.0"):
+        shown = ran(*command, door=door, person=person, VERSION=version)
+        assert "Maintenance on Sunday." in shown
+        assert "signed out: true" in shown.lower()
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -77,6 +100,7 @@ def test_an_example_survives_a_lost_answer(
     refused = ran(*command, door=door, person=person, password="not this one")
     assert "invalid_credentials" in refused
     assert "Traceback" not in refused
+    assert_an_update_screen(command, door, person, database)
 
 
 @pytest.mark.wire
@@ -99,3 +123,4 @@ def test_the_typed_example_survives_a_lost_answer(
     assert_a_whole_session(ran(*command, door=door, person=person), door, person, database)
     refused = ran(*command, door=door, person=person, password="not this one")
     assert refused.startswith("invalid_credentials: ")
+    assert_an_update_screen(command, door, person, database)

@@ -38,7 +38,13 @@ def licence(service: Service, shell: Shell, tmp_path: Path) -> Callable[..., str
 
     def shows(silent: float | None, **given: Any) -> str:
         began = time.time()
-        known = {"keys": tmp_path, "base_url": service.url, "access": shell.access, **given}
+        known = {
+            "is_outdated": False,
+            "keys": tmp_path,
+            "base_url": service.url,
+            "access": shell.access,
+            **given,
+        }
         last = known.pop("last", None) or shell.get("/v1/license/status").json()
         failing_since = None if silent is None else began
         return str(shown(last, failing_since=failing_since, now=began + (silent or 0), **known))
@@ -84,6 +90,39 @@ def test_a_suspension_locks_at_once_and_a_grace_ends_offline_too(
     assert (licence(30), licence(4 * HOUR), licence(6 * HOUR)) == ("working", "banner", "locked")
     suspend(database, person)
     assert licence(None) == licence(0) == "locked"
+
+
+def test_a_shell_below_the_minimum_shows_its_update_screen_while_it_can_ask(
+    licence: Any, database: Database, person: Person
+) -> None:
+    is_below = documented("shell.py")["is_below"]
+    assert is_below("1.3.9", "1.4.0")
+    assert is_below("1.4.0-rc.2", "1.4.0-rc.10")
+    assert is_below("1.4.0-rc.1+a", "1.4.0")
+    assert not any(is_below(*each) for each in (("1.4.0", "1.4.0"), ("1.10.0", "1.4.0"), ("1", "")))
+    assert licence(None, is_outdated=True) == "update"
+    # A shell that cannot ask goes on.
+    assert licence(30, is_outdated=True) == "working"
+    assert licence(61, is_outdated=True) == "banner"
+    suspend(database, person)
+    assert licence(None, is_outdated=True) == "locked"
+
+
+def test_a_shell_shows_a_message_until_it_is_closed_or_over_and_asks_for_its_pin() -> None:
+    example = documented("licence.py")
+    until = datetime.fromtimestamp(1_000, UTC).isoformat()
+    told = {"message": {"id": "a", "level": "info", "text": "Hello.", "until": until}}
+    shown = {
+        now: example["message"](told, closed=closed, now=now)
+        for now, closed in ((999, set()), (998, {"a"}), (1_001, set()))
+    }
+    assert shown == {999: told["message"], 998: None, 1_001: None}
+    assert example["message"]({}, closed=set(), now=0) is None
+    check = example["update_check"]
+    built = {"built_for": "stable", "version": "1.2.0"}
+    assert check({}, **built) == {"ch": "stable", "current_version": "1.2.0"}
+    pinned = {"shell": {"channel": "beta", "version": "1.3.0"}}
+    assert check(pinned, **built) == {"ch": "beta", "current_version": "1.2.0", "version": "1.3.0"}
 
 
 def test_a_shell_asks_as_often_as_it_should_and_later_when_it_is_told() -> None:

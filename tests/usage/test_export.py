@@ -8,6 +8,7 @@ from io import StringIO
 import pytest
 
 from accounts.models import AuditEvent, User
+from config.platform.problems.problem import instant
 from tests.conftest import Browser
 from tests.usage.of_before import leave_attempt
 from tests.usage.test_budgets import NOON, PRICES, ask, end
@@ -74,6 +75,26 @@ def test_the_labels_of_a_caller_are_in_both(console: Browser, user: User) -> Non
     assert (row["caller_user"], json.loads(row["metadata"])) == ("'=seat-7", {"project": "=Ünder"})
     (line,) = map(json.loads, exported(console, "ndjson").splitlines())
     assert (line["caller_user"], line["metadata"]) == ("=seat-7", {"project": "=Ünder"})
+
+
+def test_failures_are_in_both(console: Browser, user: User) -> None:
+    call = ask(user)
+    at = "2026-11-03T12:00:00Z"
+    attempt = {
+        "provider": "p", "model": "m", "what": "refused", "status": 429, "words": "=slow; -1",
+        "asked_at": at, "ended_at": at,
+    }  # fmt: skip
+    told = {"code": "provider_unavailable", "status": 503, "detail": "Again."}
+    failures = {"attempts": [attempt], "left_out": 0, "told": told}
+    UsageRecord.objects.filter(pk=call.record_id).update(
+        failures=failures, error_code="provider_unavailable", first_output_at=NOON
+    )
+    (row,) = csv.DictReader(StringIO(exported(console, "csv")))
+    (line,) = map(json.loads, exported(console, "ndjson").splitlines())
+    for each in (row, line):
+        assert each["error_code"] == "provider_unavailable"
+        assert each["first_output_at"] == instant(NOON)
+    assert json.loads(row["failures"]) == line["failures"] == failures
 
 
 def test_a_call_of_which_nothing_was_said_has_nothing(console: Browser, user: User) -> None:
@@ -163,7 +184,11 @@ def test_an_abandoned_attempt_is_a_line_of_its_own(
     assert (line["request_id"], line["user_id"]) == (call["request_id"], call["user_id"])
     assert (line["input_tokens"], line["output_tokens"]) == (10, 20)
     page = " ".join(console.get(f"{LIST}{running.pk}/change/").content.decode().split())
-    for said in ("first broke off", "3600.00", "Up to 10 in and 20 out ($0.000050) are billed"):
+    for said in (
+        "first <b>broke off</b> after 60 min 0 s",
+        "3600.00",
+        "Up to 10 in and 20 out ($0.000050) are billed",
+    ):
         assert said in page, said
 
 

@@ -3,10 +3,12 @@
 from datetime import datetime
 from typing import Any
 
+from accounts.models import Session
 from config.console.tables import Chip
+from usage.admin.attempts import BY_ATTEMPT, Tried, cause, ends_by_attempt, tried
 from usage.costs import MILLION
 from usage.models import Budget, MonthlyUsage, UsageRecord
-from usage.spending.statements import attempts_of
+from usage.models.failures import Failures
 
 End = UsageRecord.End
 ENDS: dict[str, Chip] = {
@@ -19,6 +21,16 @@ ENDS: dict[str, Chip] = {
     End.CRASHED: Chip("stopped", "Worker died"),
 }
 
+TIMES = (
+    "first_byte_at",
+    "first_output_at",
+    "told_to_end_at",
+    "client_left_at",
+    "checkpoint_at",
+    "settled_at",
+)
+# Seconds within which two instants are one to a reader.
+SAME = 0.01
 # The way in which the settled numbers became known.
 COUNTED: dict[str, str] = {
     UsageRecord.Source.PROVIDER: "Counted by the provider.",
@@ -42,31 +54,20 @@ def seconds(call: UsageRecord, until: datetime | None) -> float | None:
 
 def story(call: UsageRecord, *, now: datetime) -> dict[str, Any]:
     """Returns the story of a call for its page; times are seconds since its admission."""
-    times = ("first_byte_at", "told_to_end_at", "client_left_at", "checkpoint_at", "settled_at")
-    at = {name: seconds(call, getattr(call, name)) for name in times}
-    attempts = [
-        (seconds(call, each.asked_at), seconds(call, each.abandoned_at), each)
-        for each in attempts_of([call])[call.pk]
-    ]
-    end = seconds(call, call.settled_at or now) or 0.0
-    sent = min(end, attempts[-1][1] or 0.0 if attempts else 0.0)
-    first = min(end, end if at["first_byte_at"] is None else at["first_byte_at"])
-    spans = (("errors", sent, 0.0), ("second", first - sent, sent), ("first", end - first, first))
+    attempts, told = tried(call), Failures.read(call.failures).told
     return {
         "state": state_of(call, now=now),
-        "at": at,
-        "attempts": attempts,
-        "sent": sent,
-        "waited": first - sent,
-        "took": end,
-        "speed": call.output_tokens / (end - first) if call.streamed and first < end else None,
-        "bill": _bill(call),
-        # The kind of each part of the time, its seconds, and both places in percent.
-        "parts": [
-            (kind, lasted, 100 * begin / end, 100 * lasted / end)
-            for kind, lasted, begin in spans
-            if lasted > 0
+        **_times(call, attempts, now=now),
+        "attempts": [
+            (seconds(call, each.asked_at), seconds(call, each.ended_at), each) for each in attempts
         ],
+        "cause": cause(call),
+        "told": told,
+        # On a record of before.
+        "is_unexplained": call.end in BY_ATTEMPT and not (told or attempts or call.output_tokens),
+        "session": Session.objects.filter(pk=call.session_id).first() if call.session_id else None,
+        "labels": labels_of(call),
+        "bill": _bill(call),
         "counted_how": COUNTED.get(call.source, ""),
         "charged": call.input_tokens + call.output_tokens,
         "back": max(0, call.reserved_input - call.input_tokens),
@@ -74,6 +75,58 @@ def story(call: UsageRecord, *, now: datetime) -> dict[str, Any]:
         "month": MonthlyUsage.objects.filter(user=call.user_id, period=call.period).first(),
         "budget": Budget.objects.filter(client=call.client_id, period=call.period).first(),
     }
+
+
+def _times(call: UsageRecord, attempts: list[Tried], *, now: datetime) -> dict[str, Any]:
+    """Returns when what happened, the speed of the output, and the parts of the whole time."""
+    at = {name: seconds(call, getattr(call, name)) for name in TIMES}
+    byte, output = at["first_byte_at"], at["first_output_at"]
+    is_over = ends_by_attempt(call, attempts)
+    end = seconds(call, call.settled_at or now) or 0.0
+    sent = seconds(call, attempts[-1].ended_at) or 0.0 if attempts else 0.0
+    # The last attempt of a failed call has all of the time behind those before it.
+    sent = end if is_over else min(end, sent)
+    first = end if output is None and byte is None else max(sent, min(end, output or byte or 0.0))
+    lasted = end - (first if call.streamed else sent)
+    return {
+        "at": at,
+        "is_over": is_over,
+        "sent": sent,
+        "waited": None if byte is None or is_over else max(0.0, byte - sent),
+        # Mostly the first byte and the first output are one.
+        "begins_with_output": byte is None or (output is not None and output - byte < SAME),
+        "took": end,
+        "speed": call.output_tokens / lasted if call.settled_at and lasted > 0 else None,
+        "parts": _parts(call, attempts, sent=sent, first=first, end=end),
+    }
+
+
+def labels_of(call: UsageRecord) -> list[tuple[str, Any]]:
+    """What the caller said that the call is for, by name."""
+    given = call.labels or {}
+    named = given.get("metadata")
+    pairs = [("user", given["user"])] if given.get("user") else []
+    return pairs + (list(named.items()) if isinstance(named, dict) else [])
+
+
+def _parts(
+    call: UsageRecord, attempts: list[Tried], *, sent: float, first: float, end: float
+) -> list[tuple[str, str, float, float, float]]:
+    """The parts of the time: the kind, a name, its seconds, and its place and width in percent."""
+    spans = []
+    asked = seconds(call, attempts[0].asked_at) or 0.0 if attempts else 0.0
+    if asked >= SAME:
+        spans.append(("second", "admission", min(end, asked), 0.0))
+    for each in attempts:
+        begin = min(end, seconds(call, each.asked_at) or 0.0)
+        lasted = min(end - begin, each.seconds)
+        spans.append(("errors", f"{each.provider} failed after", lasted, begin))
+    spans += [("second", "waiting", first - sent, sent), ("first", "answering", end - first, first)]
+    return [
+        (kind, name, lasted, 100 * begin / end, 100 * lasted / end)
+        for kind, name, lasted, begin in spans
+        if lasted > 0
+    ]
 
 
 def _bill(call: UsageRecord) -> list[tuple[str, int, int | None, int | None]]:

@@ -21,6 +21,7 @@ class LowerCharge(Action):
     label = "Lower charge"
     question = "Lower the charge of this call?"
     form_class = ChargeForm
+    destructive = True
 
     def available(self, target: UsageRecord, *, by: HttpRequest) -> bool:
         is_settled = target.state == UsageRecord.State.SETTLED

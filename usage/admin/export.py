@@ -35,6 +35,9 @@ COLUMNS = (
     "key_id",
     "cache_write_tokens",
     "capped_input",
+    "first_output_at",
+    "error_code",
+    "failures",
 )
 _OWN = {"cost_usd", "caller_user", "metadata"}
 
@@ -42,7 +45,7 @@ _OWN = {"cost_usd", "caller_user", "metadata"}
 def lines(rows: QuerySet[UsageRecord], *, ending: str, page: int = exports.PAGE) -> Iterator[bytes]:
     """Yields the bytes of a file, the newest call first: ``csv`` with a header, or ``ndjson``.
 
-    An abandoned attempt is a line of its own behind its call.
+    An abandoned attempt is a line of its own behind its call; all that failed are in the call's ``failures``.
     """
     pages = exports.pages(rows, time="opened_at", page=page)
     return exports.lines(COLUMNS, map(_rows, pages), ending=ending)
@@ -65,6 +68,7 @@ def _row(record: UsageRecord) -> dict[str, Any]:
         "id": str(record.pk),
         "opened_at": instant(record.opened_at),
         "settled_at": instant(record.settled_at) if record.settled_at else None,
+        "first_output_at": instant(record.first_output_at) if record.first_output_at else None,
         "client_id": str(record.client_id),
         "user_id": str(record.user_id),
         "key_id": str(record.key_id) if record.key_id else None,
@@ -93,5 +97,8 @@ def _attempt_rows(record: UsageRecord, attempts: Sequence[Attempt]) -> Iterator[
             "cache_write_tokens": 0,
             "output_tokens": each.output,
             "reasoning_tokens": 0,
+            "first_output_at": None,
+            "error_code": None,
+            "failures": None,
             "cost_usd": None if each.cost is None else str(decimal(each.cost)),
         }

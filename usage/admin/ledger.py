@@ -20,7 +20,7 @@ from accounts.audit import record
 from accounts.models import Session
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import ChoiceFilter, exact, moment, person, right, tokens
-from config.console.template_tags import cell, share
+from config.console.template_tags import cell, lasting, share
 from config.platform.money import in_dollars
 from usage.admin.call_story import ENDS, seconds, state_of, story
 from usage.admin.corrections import LowerCharge
@@ -109,7 +109,7 @@ class UsageRecordAdmin(ExportedList, LargeList):
     @admin.display(description="took")
     def took(self, row: UsageRecord) -> str:
         lasted = seconds(row, row.settled_at or timezone.now())
-        return right(f"{lasted:.1f} s")
+        return right(lasting(lasted))
 
     def page_context(self, request: HttpRequest, row: UsageRecord) -> dict[str, Any]:
         return story(row, now=timezone.now())

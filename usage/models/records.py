@@ -108,6 +108,17 @@ class UsageRecord(models.Model):
         help_text="The attempts that ended without an answer although their providers may bill them: a list of "
         "provider, prices, tokens, cost, whether it was reported, and times. Their cost is the client's.",
     )
+    failures = models.JSONField(
+        null=True,
+        editable=False,
+        help_text="The attempts that failed, with what their providers said, and what the caller was told.",
+    )
+    error_code = models.CharField(  # noqa: DJ001 - an index of failed calls leaves out the others
+        max_length=64,
+        null=True,
+        editable=False,
+        help_text="The code of the problem that ended it; empty where it had an answer or nobody was told.",
+    )
     is_implausible = models.BooleanField(
         "implausible report",
         default=False,
@@ -129,6 +140,11 @@ class UsageRecord(models.Model):
     opened_at = models.DateTimeField(help_text="When it was admitted.")
     first_byte_at = models.DateTimeField(
         null=True, help_text="When the provider began to answer; empty if it never did."
+    )
+    first_output_at = models.DateTimeField(
+        null=True,
+        editable=False,
+        help_text="When the first output of a stream came; empty for an answer in one piece.",
     )
     checkpoint_at = models.DateTimeField(
         null=True, help_text="When its process last said that it runs, by the database's clock."

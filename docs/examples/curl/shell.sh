@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A session of a shell by curl: BASE_URL, EMAIL and PASSWORD in the environment say where and who.
+# A session of a shell by curl: BASE_URL, EMAIL, PASSWORD and VERSION in the environment say where, who and what.
 set -euo pipefail
-: "${BASE_URL:=http://127.0.0.1:8000}"
+: "${BASE_URL:=http://127.0.0.1:8000}" "${VERSION:=1.0.0}"
 FOLDER=$(mktemp -d)
 trap 'rm -rf "$FOLDER"' EXIT
 chmod 700 "$FOLDER"
@@ -36,6 +36,14 @@ licence() {
 }
 licence >/dev/null
 echo "licence: $(member status <"$FOLDER/licence")"
+text=$(member text <"$FOLDER/licence")
+[ -z "$text" ] || echo "message: $text"
+minimum=$(member minimum_version <"$FOLDER/licence")
+if [ -n "$minimum" ] && [ "$(printf '%s\n' "$minimum" "$VERSION" | sort --version-sort | head -n 1)" != "$minimum" ]; then
+  # The update screen alone.
+  echo "update: $VERSION must become $minimum or newer"
+  exit
+fi
 echo "asked again: $(licence)"
 
 # Refresh. The key is made once for a refresh token and repeated with it until an answer arrives: with the same key the

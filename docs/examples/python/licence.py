@@ -36,19 +36,24 @@ def _seconds(retry_after: str) -> float:
 def shown(
     last: dict[str, Any],
     *,
+    is_outdated: bool,
     failing_since: float | None,
     access: str,
     keys: Path,
     base_url: str,
     now: float,
 ) -> str:
-    """``working``, ``banner`` or ``locked``.
+    """``working``, ``update``, ``banner`` or ``locked``.
 
-    ``last`` is the last 200 of `/v1/license/status`. ``failing_since`` is when the first question after the service's
-    last answer failed, None if none has: 429 and 5xx are answers too, and never a suspension.
+    ``last`` is the last 200 of `/v1/license/status`, ``is_outdated`` whether the shell is below its `minimum_version`
+    (``is_below`` of shell.py). ``failing_since`` is when the first question after the service's last answer failed,
+    None if none has: 429 and 5xx are answers too, and never a suspension.
     """
     if last["status"] == "suspended":
         return "locked"
+    if failing_since is None and is_outdated:
+        # The update screen alone. A shell that cannot ask goes on: the minimum may have been withdrawn.
+        return "update"
     # A clock that was set back proves nothing.
     if failing_since is None or 0 <= now - failing_since < BANNER_AFTER:
         return "working"
@@ -56,6 +61,22 @@ def shown(
     if until and now > datetime.fromisoformat(until).timestamp():
         return "locked"
     return "banner" if is_good_offline(access, keys, base_url, now=now) else "locked"
+
+
+def message(last: dict[str, Any], *, closed: set[str], now: float) -> dict[str, Any] | None:
+    """The operators' message to show, unless its person has closed it: ``level`` and plain ``text``."""
+    told: dict[str, Any] | None = last.get("message")
+    if not told or told["id"] in closed:
+        return None
+    until = told.get("until")
+    return None if until and now > datetime.fromisoformat(until).timestamp() else told
+
+
+def update_check(last: dict[str, Any], *, built_for: str, version: str) -> dict[str, str]:
+    """The channel and versions to ask `/v1/updates/manifest` for, as operators have decided."""
+    shell = last.get("shell", {})
+    asked = {"ch": shell.get("channel", built_for), "current_version": version}
+    return asked | ({"version": shell["version"]} if "version" in shell else {})
 
 
 def is_good_offline(access: str, keys: Path, base_url: str, *, now: float) -> bool:

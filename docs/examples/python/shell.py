@@ -1,4 +1,4 @@
-"""A session of a shell: BASE_URL, EMAIL and PASSWORD in the environment say where and who.
+"""A session of a shell: BASE_URL, EMAIL, PASSWORD and VERSION in the environment say where, who and what.
 
 Needs `requests`. Typed clients can be generated from `/v1/schema`, with openapi-python-client for instance.
 """
@@ -150,6 +150,19 @@ def _read(response: requests.Response) -> dict[str, Any]:
     return body
 
 
+def is_below(version: str, minimum: str) -> bool:
+    """Compares SemVer versions, pre-releases before their release."""
+    return bool(minimum) and _order(version) < _order(minimum)
+
+
+def _order(version: str) -> tuple[Any, ...]:
+    core, _, pre = version.partition("+")[0].partition("-")
+    parts = [
+        (not each.isdecimal(), int(each) if each.isdecimal() else each) for each in pre.split(".")
+    ]
+    return [int(each) for each in core.split(".")], not pre, parts if pre else []
+
+
 def main() -> None:
     keychain: list[Kept] = [None]
     base_url = os.environ.get("BASE_URL", "http://127.0.0.1:8000")
@@ -158,6 +171,14 @@ def main() -> None:
     shell.sign_in(os.environ["EMAIL"], os.environ["PASSWORD"])
     first = shell.licence()
     print(f"licence: {first['status']}, apps: {' '.join(first['entitlements'])}")
+
+    if message := first.get("message"):
+        print(f"{message['level']}: {message['text']}")
+    version, minimum = os.environ.get("VERSION", "1.0.0"), first.get("minimum_version", "")
+    if is_below(version, minimum):
+        # The update screen alone.
+        print(f"update: {version} must become {minimum} or newer")
+        return
 
     before = keychain[-1]
     shell.renew()

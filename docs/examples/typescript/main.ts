@@ -1,7 +1,7 @@
-// A session of a shell: BASE_URL, EMAIL and PASSWORD in the environment say where and who.
-import { type Kept, Refused, Shell } from "./shell.js";
+// A session of a shell: BASE_URL, EMAIL, PASSWORD and VERSION in the environment say where, who and what.
+import { isBelow, type Kept, Refused, Shell } from "./shell.js";
 
-const { BASE_URL = "http://127.0.0.1:8000", EMAIL = "", PASSWORD = "" } = process.env;
+const { BASE_URL = "http://127.0.0.1:8000", EMAIL = "", PASSWORD = "", VERSION = "1.0.0" } = process.env;
 let keychain: Kept | undefined;
 
 const shell = new Shell(BASE_URL, keychain, async (kept) => {
@@ -12,6 +12,13 @@ try {
   await shell.signIn(EMAIL, PASSWORD);
   const first = await shell.licence();
   console.log(`licence: ${first.status}, apps: ${first.entitlements.join(" ")}`);
+
+  if (first.message) console.log(`${first.message.level}: ${first.message.text}`);
+  if (first.minimum_version && isBelow(VERSION, first.minimum_version)) {
+    // The update screen alone.
+    console.log(`update: ${VERSION} must become ${first.minimum_version} or newer`);
+    process.exit();
+  }
 
   const before = keychain;
   await shell.renew();

@@ -19,6 +19,20 @@ export class Refused extends Error {
   }
 }
 
+/** Compares SemVer versions without their build metadata, pre-releases before their release. */
+export function isBelow(version: string, minimum: string): boolean {
+  const [mine, least] = [version, minimum].map((each) => {
+    const [core = "", ...pre] = each.split("+")[0]!.split("-");
+    return { numbers: core.split(".").map(Number), pre: pre.join("-") };
+  });
+  for (const place of [0, 1, 2]) {
+    const difference = mine!.numbers[place]! - least!.numbers[place]!;
+    if (difference !== 0) return difference < 0;
+  }
+  if (!mine!.pre || !least!.pre) return mine!.pre !== "" && least!.pre === "";
+  return mine!.pre.localeCompare(least!.pre, "en", { numeric: true }) < 0;
+}
+
 const MARGIN_SECONDS = 60;
 const PAUSES_MS = [200, 1_000, 5_000];
 const OPEN = ["/v1/auth/login", "/v1/auth/refresh", "/v1/auth/logout"];

@@ -1,10 +1,11 @@
-//! A session of a shell: BASE_URL, EMAIL and PASSWORD in the environment say where and who.
+//! A session of a shell: BASE_URL, EMAIL, PASSWORD and VERSION in the environment say where, who and what.
 
 mod shell;
 
 use std::env::var;
 use std::sync::{Arc, Mutex};
 
+use semver::Version;
 use serde_json::json;
 use shell::{Failure, Kept, Shell};
 
@@ -32,6 +33,19 @@ async fn session() -> Result<(), Failure> {
     shell.sign_in(&var("EMAIL").unwrap_or_default(), &var("PASSWORD").unwrap_or_default()).await?;
     let first = shell.licence().await?;
     println!("licence: {}", first["status"].as_str().unwrap_or_default());
+
+    if let Some(text) = first["message"]["text"].as_str() {
+        println!("{}: {text}", first["message"]["level"].as_str().unwrap_or("info"));
+    }
+    let mine = Version::parse(&var("VERSION").unwrap_or_else(|_| "1.0.0".into()));
+    let least = Version::parse(first["minimum_version"].as_str().unwrap_or("0.0.0"));
+    if let (Ok(mine), Ok(least)) = (mine, least) {
+        if mine < least {
+            // The update screen alone.
+            println!("update: {mine} must become {least} or newer");
+            return Ok(());
+        }
+    }
 
     let before = keychain.lock().unwrap().clone();
     shell.renew().await?;

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from releases.versions import NotAVersion, Version
+from config.platform.text.versions import NotAVersion, Version
 
 # As the crate sorts them, build metadata included.
 ASCENDING = """

@@ -1,0 +1,176 @@
+"""Seats of a licence: one rule at every door, also for twenty at once at the last one."""
+
+from collections.abc import Callable
+from itertools import combinations_with_replacement
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from rest_framework.test import APIClient
+
+from accounts.audit import Actor
+from accounts.models import Client, User
+from accounts.people.access import disable, enable
+from accounts.people.importing import import_people
+from accounts.people.invitations import emails_in, invite
+from accounts.people.users import add_user, move_user
+from accounts.seats import SeatsExhausted, seats_used
+from config.composition.attention.listing import items
+from licensing.licences import create_client, set_terms
+from licensing.models import Licence, Plan
+from tests.races import race
+
+How = dict[str, Any]
+Door = Callable[[str], Any]
+RACERS = 20
+
+
+@pytest.fixture
+def how(by: Actor, now: Any) -> How:
+    return {"by": by, "now": now}
+
+
+@pytest.fixture
+def acme(plan: Plan, how: How) -> Client:
+    return create_client(name="Acme Ltd", plan=plan, **how)
+
+
+def doors(client: Client, how: How) -> dict[str, Door]:
+    """Every way by which somebody becomes an enabled person of a client, for a name that is not here yet."""
+
+    def moved(name: str) -> Any:
+        user = User.objects.get(email=f"{name}@elsewhere.test")
+        return move_user(user_id=user.pk, client=client, reason="They moved.", **how)
+
+    def enabled(name: str) -> Any:
+        user = User.objects.get(email=f"{name}@disabled.test")
+        return enable(user_id=user.pk, reason="They are back.", **how)
+
+    return {
+        "adding": lambda name: add_user(email=f"{name}@new.test", client=client, **how),
+        "inviting": lambda name: invite(
+            named=emails_in(f"{name}@invited.test"), client=client, **how
+        ),
+        "importing": lambda name: import_people(
+            text=f"email\n{name}@imported.test\n", client=client, invited=False, **how
+        ),
+        "moving": moved,
+        "enabling": enabled,
+    }
+
+
+def arrange(client: Client, how: How, names: list[str]) -> None:
+    """People who may come by moving or by being enabled."""
+    for name in names:
+        add_user(email=f"{name}@elsewhere.test", client=None, **how)
+        user = add_user(email=f"{name}@disabled.test", client=client, **how)
+        disable(user_id=user.pk, reason="They left.", **how)
+
+
+def set_seats(client: Client, seats: int | None, how: How) -> None:
+    licence = Licence.objects.get(client=client)
+    set_terms(licence_id=licence.pk, seats=seats, reason="As agreed.", **how)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("door", ["adding", "inviting", "importing", "moving", "enabling"])
+def test_no_door_leads_past_the_last_seat(acme: Client, how: How, door: str) -> None:
+    arrange(acme, how, ["ada", "ben"])
+    set_seats(acme, 1, how)
+    come = doors(acme, how)[door]
+    come("ada")
+    with pytest.raises(SeatsExhausted) as refused:
+        come("ben")
+    assert (refused.value.status, refused.value.members) == (409, {"seats": 1, "used": 1})
+    assert seats_used(acme.pk) == 1
+    set_seats(acme, None, how)
+    come("ben")
+    assert seats_used(acme.pk) == 2
+
+
+@pytest.mark.django_db
+def test_fewer_seats_disable_nobody_and_whoever_is_here_is_no_new_one(
+    acme: Client, how: How
+) -> None:
+    for name in ("ada", "ben", "cem"):
+        add_user(email=f"{name}@acme.test", client=acme, **how)
+    set_seats(acme, 2, how)
+    assert seats_used(acme.pk) == 3
+    everybody = "email\n" + "".join(f"{name}@acme.test\n" for name in ("ada", "ben", "cem"))
+    assert import_people(text=everybody, client=acme, invited=True, **how).added == 0
+    first, second, *_ = User.objects.filter(client=acme).order_by("email")
+    for each in (first, second):
+        disable(user_id=each.pk, reason="They left.", **how)
+    enable(user_id=first.pk, reason="They are back.", **how)
+    with pytest.raises(SeatsExhausted):
+        enable(user_id=second.pk, reason="They too.", **how)
+
+
+@pytest.mark.django_db
+def test_a_list_of_people_is_added_whole_or_not_at_all(acme: Client, how: How) -> None:
+    set_seats(acme, 3, how)
+    named = emails_in("a@acme.test, b@acme.test, c@acme.test, d@acme.test")
+    with pytest.raises(SeatsExhausted):
+        invite(named=named, client=acme, **how)
+    assert seats_used(acme.pk) == 0
+    invite(named=named[:3], client=acme, **how)
+
+
+@pytest.mark.django_db
+def test_a_refused_seat_is_an_item_of_attention_until_one_is_free(
+    acme: Client, operator: User, how: How, now: Any
+) -> None:
+    def told() -> list[str]:
+        return [
+            str(each.row.client)
+            for each in items(now=now, operator=operator)
+            if each.kind.name == "seats"
+        ]
+
+    set_seats(acme, 1, how)
+    add_user(email="ada@acme.test", client=acme, **how)
+    # A full licence is no trouble before somebody was refused.
+    assert told() == []
+    with pytest.raises(SeatsExhausted):
+        add_user(email="ben@acme.test", client=acme, **how)
+    assert told() == ["Acme Ltd"]
+    set_seats(acme, 2, how)
+    assert told() == []
+
+
+@pytest.mark.django_db
+def test_the_licence_status_says_the_seats_where_there_is_a_limit(
+    signed_in: APIClient, user: User, how: How
+) -> None:
+    assert "seats" not in signed_in.get("/v1/license/status").json()
+    assert user.client is not None
+    set_seats(user.client, 20, how)
+    assert signed_in.get("/v1/license/status").json()["seats"] == 20
+
+
+PAIRS = list(
+    combinations_with_replacement(["adding", "inviting", "importing", "moving", "enabling"], 2)
+)
+
+
+@pytest.mark.full
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+def test_twenty_at_once_take_the_last_seat_once(
+    acme: Client, how: How, pair: tuple[str, str]
+) -> None:
+    names = [f"person-{number}" for number in range(RACERS)]
+    arrange(acme, how, names)
+    set_seats(acme, 1, how)
+    ways = doors(acme, how)
+    ended = race(
+        *(
+            (lambda name=name, way=ways[pair[number % 2]]: way(name))
+            for number, name in enumerate(names)
+        )
+    )
+    refused = [each for each in ended if isinstance(each, Exception)]
+    assert {type(each) for each in refused} == {SeatsExhausted}
+    assert len(refused) == RACERS - 1
+    assert seats_used(acme.pk) == 1
+    cache.clear()

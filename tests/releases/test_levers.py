@@ -1,0 +1,302 @@
+"""Notices to shells: a client's own, else the service's, and the refusals of those that shells could not follow."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.urls import reverse
+from rest_framework.test import APIClient
+
+from accounts.audit import Actor
+from accounts.models import AuditEvent, Client, Role
+from config.platform.problems.problem import InvalidRequest
+from licensing.licences import create_client
+from licensing.models import Licence, Plan, ServiceNotice
+from licensing.notices import set_message
+from releases import channel_control, levers
+from releases.models import ShellChannel
+from tests.conftest import Browser
+from tests.console.test_roles import operator_with
+from tests.releases.conftest import Pipeline
+from tests.releases.test_channel_control import back_to
+
+pytestmark = pytest.mark.django_db
+STATUS = "/v1/license/status"
+OWN = {"status", "plan", "entitlements"}
+
+
+@pytest.fixture
+def how(by: Actor, now: Any) -> dict[str, Any]:
+    return {"reason": "It loses notes.", "by": by, "now": now}
+
+
+@pytest.fixture
+def releases(pipeline: Pipeline) -> Pipeline:
+    for version in ("1.2.0", "1.3.0", "1.4.0"):
+        pipeline.publish(pipeline.release(version))
+    return pipeline
+
+
+@pytest.fixture
+def licence(client_of_user: Client) -> Licence:
+    return client_of_user.licence
+
+
+@pytest.fixture
+def client_of_user(user: Any) -> Client:
+    return user.client  # type: ignore[no-any-return]
+
+
+def told(shell: APIClient) -> dict[str, Any]:
+    """The members of the licence status beside its own."""
+    answer = shell.get(STATUS).json()
+    return {name: value for name, value in answer.items() if name not in OWN}
+
+
+def refused(pointer: str, act: Any, **given: Any) -> str:
+    with pytest.raises(InvalidRequest) as refusal:
+        act(**given)
+    (fault,) = refusal.value.errors
+    assert fault.pointer == pointer
+    return fault.detail
+
+
+def test_a_status_says_nothing_more_where_nothing_is_set(signed_in: APIClient) -> None:
+    assert told(signed_in) == {}
+
+
+def test_each_is_the_clients_own_or_else_the_services(
+    signed_in: APIClient, licence: Licence, releases: Pipeline, how: dict[str, Any], now: Any
+) -> None:
+    levers.set_minimum_version(licence_id=None, minimum="1.2.0", **how)
+    levers.set_shell(licence_id=None, channel="stable", version="1.3.0", **how)
+    message = {"level": "info", "until": now + timedelta(days=400)}
+    set_message(licence_id=None, text="Maintenance on\n Sunday.", **message, **how)
+    of_all = told(signed_in)
+    assert of_all.pop("message") == {
+        "id": str(ServiceNotice.objects.get().message_id),
+        "level": "info",
+        "text": "Maintenance on Sunday.",
+        "until": message["until"].strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    assert of_all == {
+        "minimum_version": "1.2.0",
+        "shell": {"channel": "stable", "version": "1.3.0"},
+    }
+    levers.set_minimum_version(licence_id=licence.pk, minimum="1.3.0", **how)
+    levers.set_shell(licence_id=licence.pk, channel="", version="1.4.0", **how)
+    set_message(licence_id=licence.pk, text="Call us.", level="critical", until=None, **how)
+    own = told(signed_in)
+    assert own["minimum_version"] == "1.3.0"
+    assert own["shell"] == {"version": "1.4.0"}
+    assert {**own["message"], "id": ""} == {"id": "", "level": "critical", "text": "Call us."}
+    for act in (levers.set_minimum_version,):
+        act(licence_id=licence.pk, minimum="", **how)
+    levers.set_shell(licence_id=licence.pk, channel="", version="", **how)
+    set_message(licence_id=licence.pk, text="", level="info", until=None, **how)
+    assert told(signed_in) == of_all | {"message": told(signed_in)["message"]}
+    assert told(signed_in)["message"]["text"] == "Maintenance on Sunday."
+
+
+def test_each_change_has_another_etag_and_a_message_that_is_over_is_not_told(
+    signed_in: APIClient, licence: Licence, releases: Pipeline, how: dict[str, Any], now: Any
+) -> None:
+    tags = [signed_in.get(STATUS)["ETag"]]
+    levers.set_minimum_version(licence_id=licence.pk, minimum="1.4.0", **how)
+    tags.append(signed_in.get(STATUS)["ETag"])
+    set_message(licence_id=licence.pk, text="Hello.", level="info", until=None, **how)
+    tags.append(signed_in.get(STATUS)["ETag"])
+    first = told(signed_in)["message"]["id"]
+    set_message(licence_id=licence.pk, text="Hello!", level="info", until=None, **how)
+    tags.append(signed_in.get(STATUS)["ETag"])
+    assert len({*tags}) == len(tags)
+    again = told(signed_in)["message"]["id"]
+    assert again != first
+    # The same text is the same message, whatever else changes.
+    set_message(licence_id=licence.pk, text="Hello!", level="warning", until=None, **how)
+    assert told(signed_in)["message"] == {"id": again, "level": "warning", "text": "Hello!"}
+    set_message(licence_id=None, text="Of all.", level="info", until=None, **how)
+    Licence.objects.update(message_until=now - timedelta(days=1_000))
+    assert told(signed_in)["message"]["text"] == "Of all."
+
+
+def test_a_status_is_one_query_with_all_of_it(
+    signed_in: APIClient, releases: Pipeline, how: dict[str, Any], django_assert_num_queries: Any
+) -> None:
+    levers.set_minimum_version(licence_id=None, minimum="1.2.0", **how)
+    signed_in.get(STATUS)
+    with django_assert_num_queries(1):
+        assert told(signed_in) == {"minimum_version": "1.2.0"}
+
+
+@pytest.mark.parametrize("minimum", ["1.4.1", "2.0.0", "1.5.0-rc.1"])
+def test_a_minimum_that_nothing_reachable_satisfies_is_refused(
+    licence: Licence, releases: Pipeline, how: dict[str, Any], minimum: str
+) -> None:
+    for licence_id in (licence.pk, None):
+        sentence = refused(
+            "/minimum", levers.set_minimum_version, licence_id=licence_id, minimum=minimum, **how
+        )
+        assert "stable offers 1.4.0" in sentence
+    assert not AuditEvent.objects.filter(action__endswith="minimum_set").exists()
+
+
+@pytest.mark.parametrize("minimum", ["1.4", "v1.4.0", "newest", "1.4.0 "])
+def test_a_minimum_is_a_version(
+    licence: Licence, releases: Pipeline, how: dict[str, Any], minimum: str
+) -> None:
+    refused("/minimum", levers.set_minimum_version, licence_id=licence.pk, minimum=minimum, **how)
+
+
+def test_a_release_for_a_share_is_none_for_all(
+    licence: Licence, releases: Pipeline, how: dict[str, Any]
+) -> None:
+    releases.publish(releases.release("1.5.0"), share=50)
+    given = {"licence_id": licence.pk, "minimum": "1.5.0"}
+    refused("/minimum", levers.set_minimum_version, **given, **how)
+    channel_control.raise_share(channel="stable", share=100, **how)
+    levers.set_minimum_version(**given, **how)
+
+
+def test_a_halted_channel_satisfies_no_minimum(
+    licence: Licence, releases: Pipeline, how: dict[str, Any]
+) -> None:
+    ShellChannel.objects.update(halted_at=how["now"])
+    given = {"licence_id": licence.pk, "minimum": "1.2.0"}
+    assert "nothing" in refused("/minimum", levers.set_minimum_version, **given, **how)
+
+
+def test_a_clients_channel_and_pin_decide_what_it_can_reach(
+    licence: Licence, releases: Pipeline, how: dict[str, Any], plan: Plan
+) -> None:
+    releases.publish(releases.release("2.0.0", "beta"), channel="beta")
+    levers.set_shell(licence_id=licence.pk, channel="beta", version="", **how)
+    levers.set_minimum_version(licence_id=licence.pk, minimum="2.0.0", **how)
+    # The minimum of all shells has to be reachable on every client's channel without a minimum of its own.
+    other = create_client(name="Other", plan=plan, by=how["by"], now=how["now"])
+    refused("/minimum", levers.set_minimum_version, licence_id=None, minimum="2.0.0", **how)
+    levers.set_minimum_version(licence_id=None, minimum="1.4.0", **how)
+    pinned = {"licence_id": other.licence.pk, "channel": "", "version": "1.3.0"}
+    assert "1.4.0" in refused("/version", levers.set_shell, **pinned, **how)
+    levers.set_minimum_version(licence_id=None, minimum="", **how)
+    levers.set_shell(**pinned, **how)
+    sentence = refused(
+        "/minimum",
+        levers.set_minimum_version,
+        licence_id=other.licence.pk,
+        minimum="1.4.0",
+        **how,
+    )
+    assert "The pin of Other" in sentence
+
+
+def test_a_minimum_of_all_beats_an_older_pin_of_a_client(
+    signed_in: APIClient, licence: Licence, releases: Pipeline, how: dict[str, Any]
+) -> None:
+    levers.set_shell(licence_id=licence.pk, channel="stable", version="1.3.0", **how)
+    levers.set_minimum_version(licence_id=None, minimum="1.4.0", **how)
+    assert told(signed_in) == {"minimum_version": "1.4.0", "shell": {"channel": "stable"}}
+
+
+@pytest.mark.parametrize(
+    ("channel", "version", "pointer"),
+    [
+        ("nightly", "", "/channel"),
+        ("", "9.9.9", "/version"),
+        ("stable", "1.2", "/version"),
+        ("beta", "1.2.0", "/channel"),
+    ],
+)
+def test_a_pin_that_is_offered_nowhere_is_refused(
+    licence: Licence,
+    releases: Pipeline,
+    how: dict[str, Any],
+    channel: str,
+    version: str,
+    pointer: str,
+) -> None:
+    given = {"licence_id": licence.pk, "channel": channel, "version": version}
+    refused(pointer, levers.set_shell, **given, **how)
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "\x1b[31mred", "a\u202eb"])
+def test_a_message_is_plain_text(licence: Licence, how: dict[str, Any], text: str) -> None:
+    given = {"licence_id": licence.pk, "text": text, "level": "info", "until": None}
+    refused("/text", set_message, **given, **how)
+
+
+def test_a_message_that_is_over_already_and_a_change_without_a_reason_are_refused(
+    licence: Licence, how: dict[str, Any]
+) -> None:
+    given = {"licence_id": licence.pk, "text": "x", "level": "info", "until": how["now"]}
+    refused("/until", set_message, **given, **how)
+    refused("/reason", set_message, **{**given, "until": None}, **{**how, "reason": " "})
+
+
+def test_whoever_leaves_less_than_a_minimum_is_told(
+    licence: Licence, releases: Pipeline, how: dict[str, Any]
+) -> None:
+    levers.set_minimum_version(licence_id=licence.pk, minimum="1.4.0", **how)
+    levers.set_minimum_version(licence_id=None, minimum="1.3.0", **how)
+    named = [(str(licence.client), "1.4.0"), ("All shells", "1.3.0")]
+    assert sorted(levers.minimums_above("stable", None)) == sorted(named)
+    assert levers.minimums_above("stable", "1.3.0") == named[:1]
+    assert levers.minimums_above("stable", "1.4.0") == levers.minimums_above("beta", None) == []
+    assert back_to("1.2.0")
+
+
+class TestPages:
+    """The acts in the console."""
+
+    def test_a_minimum_is_previewed_and_then_set(
+        self, console: Browser, licence: Licence, releases: Pipeline
+    ) -> None:
+        page = reverse("admin:accounts_client_minimum", args=[licence.client_id])
+        entered = {"minimum": "1.4.0", "reason": "It loses notes."}
+        shown = console.post(page, entered).content.decode()
+        assert "Set the minimum to 1.4.0" in shown
+        assert "signed in with a version below 1.4.0" in shown
+        assert Licence.objects.get().minimum_version == ""
+        console.post(page, {**entered, "seen": "1.4.0"})
+        assert Licence.objects.get().minimum_version == "1.4.0"
+        event = AuditEvent.objects.get(action="licence:minimum_set")
+        assert (event.before, event.after) == ({}, {"minimum_version": "1.4.0"})
+        assert event.target_id == str(licence.client_id)
+        halting = reverse("admin:releases_shellchannel_halt", args=["stable"])
+        assert "must run 1.4.0 or newer" in console.get(halting).content.decode()
+
+    def test_all_shells_have_a_page(self, console: Browser, releases: Pipeline) -> None:
+        ServiceNotice.objects.get_or_create()
+        page = reverse("admin:licensing_servicenotice_change", args=["service"])
+        assert console.get(page).status_code == 200
+        for act, given in {
+            "message": {"text": "Hello.", "level": "info"},
+            "shell": {"channel": "stable", "version": "1.3.0"},
+        }.items():
+            address = reverse(f"admin:licensing_servicenotice_{act}", args=["service"])
+            assert console.get(address).status_code == 200
+            console.post(address, {**given, "reason": "Because."})
+        row = ServiceNotice.objects.get()
+        assert (row.message_text, row.shell_version) == ("Hello.", "1.3.0")
+        assert AuditEvent.objects.filter(target_id="service").count() == 2
+
+    @pytest.mark.parametrize(
+        ("role", "acts"),
+        [
+            (Role.RELEASE, {"minimum"}),
+            (Role.LICENSING, {"shell", "message"}),
+            (Role.SUPPORT, set()),
+            (Role.AUDITOR, set()),
+        ],
+    )
+    def test_each_act_is_of_its_role(
+        self, role: str, acts: set[str], user: Any, client: Any
+    ) -> None:
+        operator = operator_with(role)
+        rights = operator.get_all_permissions()
+        held = {
+            act
+            for act in ("minimum", "shell", "message")
+            if f"licensing.servicenotice_{act}" in rights
+        }
+        assert held == acts
