@@ -50,15 +50,17 @@ OF_USAGE = frozenset({"callers", "spent", "budget_share", "last_call"})
 def with_standing(
     clients: QuerySet[Any], *, problems: Mapping[UUID, int], now: datetime
 ) -> QuerySet[Any]:
-    """The clients with ``people_count``, ``caller_count``, ``cost``, ``last_day`` and ``problem_count``."""
+    """The clients with counts of people, taken seats, callers and problems, their cost, and their last day."""
     theirs = User.objects.filter(client=OuterRef("pk"), erased_at=None).order_by()
     number = theirs.values("client").annotate(number=Count("pk")).values("number")
+    enabled = theirs.filter(is_active=True).values("client").annotate(n=Count("pk")).values("n")
     by_number: dict[int, list[UUID]] = defaultdict(list)
     for client, open_ones in problems.items():
         by_number[open_ones].append(client)
     found_open = [When(pk__in=ids, then=Value(each)) for each, ids in by_number.items()]
     found: QuerySet[Any] = clients.select_related("budget", "licence__plan").annotate(
         people_count=Coalesce(Subquery(number), 0, output_field=BigIntegerField()),
+        seats_used=Coalesce(Subquery(enabled), 0, output_field=BigIntegerField()),
         caller_count=callers_of_client(now=now),
         cost=spent_by_client(now=now),
         last_day=last_day_of_client(),
@@ -127,7 +129,11 @@ class ClientList(ExportedList):
 
     @admin.display(description="people", ordering="people_count")
     def people(self, client: Any) -> str:
-        return right(grouped(client.people_count))
+        """The number of people; where the licence has seats, how many of them are taken."""
+        licence = getattr(client, "licence", None)
+        if licence is None or licence.seats is None:
+            return right(grouped(client.people_count))
+        return right(f"{client.seats_used:,} of {licence.seats:,}")
 
     @admin.display(description="active this month", ordering="caller_count")
     def callers(self, client: Any) -> str:

@@ -14,7 +14,7 @@ from django.utils import timezone
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, User
 from licensing.licences import create_client, set_operator_status
-from licensing.models import Plan, Standing
+from licensing.models import Licence, Plan, Standing
 from tests.conftest import Browser
 from tests.console.test_roles import operator_with
 from tests.console.test_usage_and_money import use
@@ -85,6 +85,15 @@ def test_each_client_has_its_numbers(console: Browser, clients: dict[str, Client
     text = console.get(LIST).content.decode()
     assert '<span class="chip chip-stopped">Suspended</span>' in text
     assert "share-over" in text
+
+
+def test_seats_are_told_where_a_licence_has_some(
+    console: Browser, clients: dict[str, Client]
+) -> None:
+    Licence.objects.filter(client=clients["Acme"]).update(seats=5)
+    User.objects.filter(email="idle@lists.test").update(is_active=False)
+    text = console.get(LIST).content.decode()
+    assert '<span class="number">1 of 5</span>' in text
 
 
 def test_clients_are_sorted_by_what_is_looked_for(
