@@ -266,6 +266,19 @@ ACTS = (
         (Right("accounts.client_alert_email", ("licensing",)),),
     ),
     Act(
+        "client:notes_set",
+        "changed the notes of {}",
+        "contract, account manager or notes changed: which of them, not what they say",
+        (Right("accounts.client_notes", ("licensing",)),),
+        details=("Changed: {fields}.",),
+    ),
+    Act(
+        "client:exported",
+        "exported the list of clients",
+        "list of clients exported: its format, filters and search",
+        (Right("accounts.client_export", ("licensing", "auditor")),),
+    ),
+    Act(
         "client:renamed",
         "renamed the client {}",
         "client renamed",

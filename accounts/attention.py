@@ -54,7 +54,7 @@ kinds.add(
     ),
     Kind(
         "reuse", 80, SESSIONS, "accounts.view_session", reuses, Level.ACT,
-        on="user", acts="revoke", whom=ONE_PERSON, then=reused,
+        on="user", acts="revoke", whom=ONE_PERSON, client="user.client_id", then=reused,
         alert=Alert("Ask the person, then end all sessions.", "at once, for a day", is_mailed_by_rule=True),
     ),
     Kind(

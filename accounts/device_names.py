@@ -25,12 +25,16 @@ DEVICE = re.compile(r"(?<= on )(?=(Mac|iPhone|iPad)\b)")
 
 def device_name(agent: str) -> str:
     """The browser or shell of a ``User-Agent``, and its system; "" for one that says neither."""
-    if shell := SHELL.match(agent):
-        name, system = f"Shell {shell[1]}", AS_BROWSERS.get(shell[2], shell[2])
-        system = system or _first(SYSTEMS, agent)
-    else:
-        name, system = _first(BROWSERS, agent), _first(SYSTEMS, agent)
+    version, system = shell_of(agent)
+    name = f"Shell {version}" if version else _first(BROWSERS, agent)
     return " on ".join(filter(None, (name, system)))
+
+
+def shell_of(agent: str) -> tuple[str, str]:
+    """The version of the shell of a ``User-Agent``, "" for a browser, and the system; "" for what it does not say."""
+    shell = SHELL.match(agent)
+    version, said = (shell[1], shell[2] or "") if shell else ("", "")
+    return version, AS_BROWSERS.get(said, said) or _first(SYSTEMS, agent)
 
 
 def in_a_sentence(name: str) -> str:

@@ -4,7 +4,7 @@ from config.platform import declarations
 
 class LicensingConfig(declarations.DeclaringApp):
     name = "licensing"
-    declaring = ("acts", "admin.finders", "attention")
+    declaring = ("acts", "attention")
 
     def ready(self) -> None:
         super().ready()

@@ -53,6 +53,6 @@ kinds.add(
     ),
     Kind(
         "licence", 120, "Clients", "licensing.view_licence", ending,
-        since="changed_at", acts="status",
+        since="changed_at", acts="status", client="client_id",
     ),
 )  # fmt: skip

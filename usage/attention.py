@@ -73,19 +73,22 @@ LIMITS, ALERT = "Limits & budgets", "usage.view_alert"
 kinds.add(
     Kind(
         "budget", 130, LIMITS, "usage.view_budget", warned_budgets,
-        on="client", acts="budget", then=budgets,
+        on="client", acts="budget", client="client_id", then=budgets,
         alert=Notified(
             "Raise it, or tell the client.", "80 %, and once it is spent", is_mailed_by_rule=True
         ),
     ),
-    Kind("cap", 140, LIMITS, ALERT, cap_alerts, whom=ONE_PERSON, then=caps),
+    Kind(
+        "cap", 140, LIMITS, ALERT, cap_alerts,
+        whom=ONE_PERSON, client="near.user.client_id", then=caps,
+    ),
     Kind(
         "override", 150, LIMITS, "usage.view_override", overrides,
-        since="starts_at", whom=ONE_PERSON,
+        since="starts_at", whom=ONE_PERSON, client="user.client_id",
     ),
     Kind(
         "stopped", 160, "People", "usage.view_stop", stops,
-        since="stopped_at", on="user", acts="restart_calls", whom=ONE_PERSON,
+        since="stopped_at", on="user", acts="restart_calls", whom=ONE_PERSON, client="user.client_id",
     ),
     Kind(
         "calls", 170, "Calls", "usage.view_runningcall", abandoned,
@@ -93,6 +96,6 @@ kinds.add(
     ),
     Kind(
         "alert", 180, "Calls", ALERT, recent,
-        since="noticed_at", on="user", whom=ONE_PERSON, then=unusual,
+        since="noticed_at", on="user", whom=ONE_PERSON, client="user.client_id", then=unusual,
     ),
 )  # fmt: skip

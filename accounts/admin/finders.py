@@ -1,14 +1,23 @@
-"""Finders of people, sessions and audit events for the console's search."""
+"""Finders of sessions, by their devices too, and of audit events for the console's search."""
+
+from typing import Any
 
 from django.db.models import Q
 
-from accounts.models import AuditEvent, Session, User
+from accounts.models import AuditEvent, Session
 from config.console.finders import Finder, Term, finders, short_id
+from config.console.navigation import page_of
+from config.console.tables import Chip, Link
 from config.console.template_tags import act
 
 
-def people(term: Term) -> Q:
-    return term.id() | term.word("email__contains") | Q(email_form=term.email_form)
+def sessions(term: Term) -> Q:
+    """By id, or by how the name begins that a shell gives its install. The index tells upper from lower case."""
+    return term.id() | Q(device_fp__startswith=term.text)
+
+
+def _state(session: Any) -> Chip:
+    return Chip("over", "Ended") if session.ended_at else Chip("well", "Not ended")
 
 
 def events(term: Term) -> Q:
@@ -18,13 +27,10 @@ def events(term: Term) -> Q:
 
 finders.add(
     Finder(
-        "People", 20, User, people, "Person, Client, Last sign-in",
-        lambda row: (row.client and str(row.client), row.last_login),
-        related=("client",), order=("email",), whole=("email", "email_form"),
-    ),
-    Finder(
-        "Sessions", 50, Session, Term.id, "Session, Person, Started, Last used",
-        lambda row: (str(row.user), row.started_at, row.last_used_at),
+        "Sessions", 50, Session, sessions, "Session, Person, Device, Install, State:chip, Last used:time",
+        lambda row: (
+            Link(str(row.user), page_of(row.user)), row.device, row.device_fp, _state(row), row.last_used_at,
+        ),
         name=short_id, related=("user",),
     ),
     Finder(

@@ -5,11 +5,8 @@ from datetime import datetime
 from typing import Any
 
 from django import forms
-from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX as NO_PASSWORD
 from django.core.exceptions import ValidationError
-from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils import timezone
 
 from accounts.admin.person_action import PersonAction
 from accounts.audit import Actor
@@ -17,7 +14,6 @@ from accounts.models import Client, PasswordLink, User
 from accounts.people.importing import MOST_BYTES, import_people, preview, read
 from accounts.people.invitations import (
     MOST_PEOPLE,
-    NOT_ACCEPTED,
     Fate,
     Outcome,
     emails_in,
@@ -28,7 +24,6 @@ from accounts.people.invitations import (
 from accounts.people.operators import IS_AN_OPERATOR, may_touch
 from accounts.people.password_links import LIFETIMES
 from config.console.actions import Action, BulkAction, Preview, Result
-from config.console.lists.columns import ChoiceFilter
 from config.console.template_tags import counted
 
 HOURS = int(LIFETIMES[PasswordLink.Kind.INVITATION].total_seconds() // 3600)
@@ -47,39 +42,8 @@ def joined(user: User, *, now: datetime) -> str:
         return "not invited"
     ends = user.invited_at + LIFETIMES[PasswordLink.Kind.INVITATION]
     if ends <= now:
-        return "invitation ran out"
+        return "invitation expired"
     return f"invited, until {ends:%d %b, %H:%M} UTC"
-
-
-class JoinedFilter(ChoiceFilter):
-    """Filters people by their progress in joining; erased people are listed only by the choice *erased*."""
-
-    title, parameter_name = "status", "joined"
-    choices_of = (
-        ("yes", "active"),
-        ("waiting", "invited, not accepted"),
-        ("over", "invitation ran out"),
-        ("never", "not invited"),
-        ("disabled", "disabled"),
-        ("erased", "erased"),
-    )
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        if self.value() != "erased":
-            queryset = queryset.filter(erased_at=None)
-        return super().queryset(request, queryset)
-
-    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
-        begun = timezone.now() - LIFETIMES[PasswordLink.Kind.INVITATION]
-        waiting = rows.filter(NOT_ACCEPTED)
-        return {
-            "yes": rows.filter(is_active=True).exclude(password__startswith=NO_PASSWORD),
-            "waiting": waiting.filter(invited_at__gt=begun),
-            "over": waiting.filter(invited_at__lte=begun),
-            "never": waiting.filter(invited_at=None),
-            "disabled": rows.filter(is_active=False),
-            "erased": rows.exclude(erased_at=None),
-        }[value]
 
 
 class InvitationForm(forms.Form):

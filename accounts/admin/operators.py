@@ -19,7 +19,9 @@ from accounts.people.mails import set_up_address
 from accounts.people.roles import add_by_code, change_roles, dismiss_operator, make_operator
 from config.console.actions import Action, OneTimeResult, ReasonForm, Result
 from config.console.base import ConsoleAdmin
-from config.console.lists.columns import ChoiceFilter, moment, yes_no
+from config.console.lists.columns import ChoiceFilter, moment
+from config.console.tables import Chip
+from config.console.template_tags import cell
 
 
 def role_names(operator: User) -> str:
@@ -27,6 +29,17 @@ def role_names(operator: User) -> str:
     if not operator.is_staff:
         return ""
     return ", ".join(sorted(operator.roles)) or "none"
+
+
+def state_of(operator: User) -> Chip:
+    """The chip of an operator: able to sign in to the console or not, and signed in before or not."""
+    if not operator.is_active:
+        return Chip("stopped", "Disabled")
+    if not operator.has_usable_password():
+        return Chip("over", "Set-up pending")
+    if operator.last_login is None:
+        return Chip("over", "Never signed in")
+    return Chip("well", "Active")
 
 
 class RolesForm(ReasonForm):
@@ -142,7 +155,7 @@ class RoleFilter(ChoiceFilter):
 
 class ClientFilter(ChoiceFilter):
     title, parameter_name = "client", "client"
-    choices_of = (("none", "none, as it should be"), ("some", "belongs to one"))
+    choices_of = (("none", "none"), ("some", "belongs to a client"))
 
     def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return rows.filter(client__isnull=value == "none")
@@ -155,9 +168,9 @@ class OperatorAdmin(ConsoleAdmin):
     add_action = NewOperator()
     list_display = (
         "person",
+        "state",
         "roles",
         "factor",
-        yes_no("is_active", "enabled"),
         moment("last_login", "last sign-in"),
         moment("created_at", "since"),
     )
@@ -179,15 +192,24 @@ class OperatorAdmin(ConsoleAdmin):
 
     @admin.display(description="second factor")
     def factor(self, operator: Any) -> str:
-        kinds = (("passkey", operator.has_passkey), ("app", operator.has_app))
-        return ", ".join(name for name, known in kinds if known) or "none yet"
+        kinds = (("Passkey", operator.has_passkey), ("Authenticator app", operator.has_app))
+        named = " and ".join(name for name, known in kinds if known).capitalize()
+        if named or not settings.OPERATOR_SECOND_FACTOR:
+            return named or "Not asked for"
+        return cell(Chip("watch", "None"))
 
     @admin.display(description="email", ordering="email")
     def person(self, operator: Operator) -> SafeString:
         page = reverse("admin:accounts_user_change", args=[operator.pk])
-        of = f" (of {operator.client}, as no operator should be)" if operator.client else ""
+        of = f" (belongs to {operator.client})" if operator.client else ""
         return format_html('<a href="{}" class="strong">{}</a>{}', page, operator, of)
+
+    @admin.display(description="status")
+    def state(self, operator: Operator) -> str:
+        return cell(state_of(operator))
 
     @admin.display(description="roles")
     def roles(self, operator: Operator) -> str:
-        return role_names(operator)
+        """A chip for each role: what an owner may do stands out."""
+        named = [Chip("role", role.capitalize()) for role in sorted(operator.roles)]
+        return cell(named or Chip("watch", "No role"))

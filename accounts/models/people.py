@@ -54,6 +54,17 @@ class Client(models.Model):
         db_default="",
         help_text="Mailed, as operators are, when one of its people has used up a monthly cap.",
     )
+    contract = models.CharField(
+        max_length=200, blank=True, default="", db_default="", help_text="As in CRM-2041, 3 years."
+    )
+    manager = models.CharField(
+        "account manager", max_length=200, blank=True, default="", db_default="",
+        help_text="A colleague, by name or email.",
+    )  # fmt: skip
+    notes = models.CharField(
+        max_length=4000, blank=True, default="", db_default="",
+        help_text="Plain text for colleagues. Nothing about single people: erasing a person does not search it.",
+    )  # fmt: skip
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:

@@ -1,6 +1,8 @@
 """Rules for existing customer organisations. Creation includes the licence and is in ``licensing``."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any, TypedDict, Unpack
 from unicodedata import category, normalize
 from uuid import UUID
 
@@ -12,18 +14,29 @@ from accounts.models import Client
 from accounts.people.client_names import alike
 from accounts.people.emails import is_email
 from config.platform.db.advisory_locks import lock_until_commit
+from config.platform.problems.edit_conflicts import change
 from config.platform.problems.problem import Fault, InvalidRequest
 
 # Control and format characters, separators of lines and paragraphs, halves of characters.
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 # Persian and Indic scripts write words with them.
 JOINERS = "\u200c\u200d"
+# Of notes, in the audit log.
+LABELS = {"contract": "contract", "manager": "account manager", "notes": "notes"}
 
 
 class ClientHasPeople(InvalidRequest):
     default_detail = (
         "People belong to this client. Move or delete them first, or suspend its licence."
     )
+
+
+class ClientNotes(TypedDict, total=False):
+    """The notes of a client, plain text each; the lengths are those of the columns."""
+
+    contract: str
+    manager: str
+    notes: str
 
 
 class NoSuchClient(InvalidRequest):
@@ -99,6 +112,53 @@ def set_alert_email(*, client_id: UUID, email: str, by: Actor, now: datetime) ->
             client.save(update_fields=["alert_email"])
             record("client:alert_email_set", client, by=by, now=now, before=before, after=after)
     return client
+
+
+def set_notes(
+    *,
+    client_id: UUID,
+    shown: Mapping[str, Any] | None = None,
+    by: Actor,
+    now: datetime,
+    **given: Unpack[ClientNotes],
+) -> Client:
+    """Changes the notes that are given. The event names the fields and not what they say: the audit log is kept.
+
+    Raises ``InvalidRequest`` for text that is too long or has signs that cannot be seen, and ``ChangedMeanwhile`` if a
+    changed note is not as it was ``shown``.
+    """
+    written = {name: _note(text) for name, text in given.items()}
+    if faults := [fault for name, text in written.items() for fault in _faults(name, text)]:
+        raise InvalidRequest(errors=faults)
+    with transaction.atomic():
+        client = _locked(client_id)
+        present = {name: getattr(client, name) for name in ClientNotes.__annotations__}
+        seen = shown and {name: _note(str(text or "")) for name, text in shown.items()}
+        changed = change(present=present, shown=seen, given=written)
+        fields = [name for name, text in changed.items() if text != present[name]]
+        if fields:
+            for name in fields:
+                setattr(client, name, changed[name])
+            client.save(update_fields=fields)
+            after = {"fields": [LABELS[name] for name in fields]}
+            record("client:notes_set", client, by=by, now=now, after=after)
+    return client
+
+
+def _note(written: Any) -> str:
+    return normalize("NFC", str(written).replace("\r\n", "\n").strip())
+
+
+def _faults(name: str, text: str) -> list[Fault]:
+    field: Any = Client._meta.get_field(name)  # noqa: SLF001 - Django's documented API
+    most: int = field.max_length
+    if len(text) > most:
+        return [Fault(f"/{name}", "too_long", f"At most {most:,} characters.")]
+    lines = "\n\t" if name == "notes" else ""
+    if any(category(each) in UNSEEN and each not in JOINERS + lines for each in text):
+        detail = "No signs that cannot be seen or change the direction."
+        return [Fault(f"/{name}", "invalid_characters", detail)]
+    return []
 
 
 def delete_client(*, client_id: UUID, reason: str, by: Actor, now: datetime) -> None:

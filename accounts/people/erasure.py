@@ -6,6 +6,8 @@ holds the email until its events are pruned (ADR 0027).
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import Any
 from uuid import UUID
 
@@ -63,6 +65,8 @@ def erase_user(
         _make_nobody(user, now=now)
         replace_signatures(was=was, email=user.email)
         Client.objects.filter(alert_email__in=spellings).update(alert_email="")
+        managed = reduce(or_, (Q(manager__iexact=each) for each in spellings))
+        Client.objects.filter(managed).update(manager="")
         # Under the new email, like every later event.
         revoke_all(user_id=user_id, by=by, reason=reason, now=now)
         connections = disconnect_all(user_id=user_id, by=by, now=now, reason=reason)

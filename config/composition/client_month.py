@@ -5,16 +5,15 @@ from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
 from django.contrib import admin
-from django.db.models import Max
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from accounts.admin.joining import joined
-from accounts.models import Client, Session, User
+from accounts.models import Client, User
+from config.composition.person_state import chip_of, with_state
 from config.console.charts import Bar, Chart, Curve, Strip, days_axis, written
 from config.console.navigation import page_of
-from config.console.tables import Chip, Column, Link, Row, Table
+from config.console.tables import Column, Link, Menu, Row, Table
 from config.console.template_tags import dollars, share, short
 from config.platform.money import in_dollars
 from llmproxy.calls.explanation import EXPLAINING
@@ -24,7 +23,6 @@ from usage.models import Budget, MonthlyUsage
 from usage.periods import Period, midnight
 from usage.spending.addresses import calls_between
 from usage.spending.sums import Course, Scope, Sums
-from usage.stops import stop_of
 
 PEOPLE_SHOWN = 10
 MODELS_SHOWN = 6
@@ -85,22 +83,17 @@ def people_of(client: Client, *, by: HttpRequest, now: datetime) -> tuple[Table,
     if sees_usage:
         scope = Scope(client_id=client.pk)
         ranked = dict(scope.ranking("person", period.month, period.days[-1], most=PEOPLE_SHOWN))
-    theirs = User.objects.filter(client=client, erased_at=None).select_related("model_calls_stop")
+    theirs = with_state(User.objects.filter(client=client, erased_at=None), now=now)
+    theirs = theirs.select_related("model_calls_stop")
     spenders = theirs.in_bulk(list(ranked))
     users = [spenders[key] for key in ranked if key in spenders]
     users += theirs.exclude(pk__in=spenders)[: PEOPLE_SHOWN - len(users)]
-    seen = dict(
-        Session.objects.filter(user__in=users)
-        .order_by()
-        .values_list("user")
-        .annotate(last=Max("last_used_at"))
-    )
     shares = _shares(users, period.month, now=now) if sees_usage else {}
     people: Any = admin.site.get_model_admin(User)
     explains = all(map(operator.has_perm, EXPLAINING))
     rows = []
     for user in users:
-        cells: list[Any] = [user.email, _state(user, now=now), seen.get(user.pk)]
+        cells: list[Any] = [user.email, chip_of(user), user.last_seen]
         if sees_usage:
             sums = ranked.get(user.pk, Sums())
             cells += [sums.calls, short(sums.input), short(sums.output), dollars(sums.cost)]
@@ -111,7 +104,7 @@ def people_of(client: Client, *, by: HttpRequest, now: datetime) -> tuple[Table,
         for word, name in (("Restart…", "restart_calls"), ("Stop…", "stop_calls")):
             if address := people.link(by, name, user):
                 acts.append(Link(word, address))
-        rows.append(Row([*cells, acts], href=page_of(user)))
+        rows.append(Row([*cells, Menu(user.email, acts)], href=page_of(user)))
     heads = ("Calls", "Tokens in", "Out", "Cost", "Of cap") if sees_usage else ()
     columns = [Column("Person"), Column("Status", "chip"), Column("Last seen", "time")]
     columns += [Column(head, "number") for head in heads]
@@ -128,12 +121,3 @@ def _shares(users: list[User], month: date, *, now: datetime) -> dict[Any, str]:
         greatest = max(known, key=lambda each: each[0] / (each[1] or 1), default=None)
         found[row.user_id] = share(*greatest) if greatest else "no cap"
     return found
-
-
-def _state(user: User, *, now: datetime) -> Chip:
-    if stop_of(user, now=now):
-        return Chip("stopped", "Calls stopped")
-    state = joined(user, now=now)
-    if state == "active":
-        return Chip("well", "Active")
-    return Chip("over" if user.is_active else "stopped", f"{state[:1].upper()}{state[1:]}")

@@ -6,7 +6,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Count, Q
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -14,16 +13,19 @@ from django.utils import timezone
 from accounts.admin.alert_email import SetAlertEmail
 from accounts.admin.audit import events_about
 from accounts.admin.joining import ImportPeople, InvitePeople
+from accounts.admin.notes import EditNotes
 from accounts.audit import Actor
 from accounts.models import Client, Session, User
 from accounts.people.clients import delete_client, rename_client
 from accounts.people.invitations import NOT_ACCEPTED
+from config.composition.attention.items import Item
+from config.composition.attention.listing import about_clients
+from config.composition.client_list import ClientList
 from config.composition.client_month import month_of, people_of
+from config.composition.devices import devices_of, table_of
 from config.console.actions import Action, ReasonForm, Result
-from config.console.base import ConsoleAdmin
 from config.console.lists.columns import moment
-from config.console.template_tags import standing
-from licensing.admin.licences import StatusFilter
+from config.platform.attention import Level
 from licensing.licences import billing_reason, create_client
 from licensing.models import Licence, Plan
 from llmproxy.catalogue.unpriced import unpriced_warning
@@ -32,10 +34,11 @@ from releases.micro_apps.offers import Explained, explain
 from usage.admin.budgets import SetBudget
 from usage.admin.refusals import in_two_weeks
 from usage.models import RunningCall
-from usage.periods import Period
 
 SESSIONS_SHOWN = 10
 CALLS_SHOWN = 10
+PROBLEMS_SHOWN = 10
+SEES_SESSIONS = "accounts.view_session"
 
 
 class NameForm(forms.Form):
@@ -104,76 +107,59 @@ class DeleteClient(Action):
         return Result(f"{target} has been deleted.")
 
 
-class LicenceStatusFilter(StatusFilter):
-    lookup = "licence__status"
-
-
 @admin.register(Client)
-class ClientAdmin(ConsoleAdmin):
+class ClientAdmin(ClientList):
     row_actions = (
         InvitePeople(),
         ImportPeople(),
         SetClientBudget(),
         SetAlertEmail(),
+        EditNotes(),
         *LEVERS,
         Rename(),
         DeleteClient(),
     )
     add_action = AddClient()
     change_form_template = "admin/console/client.html"
-    list_display = ("name", "status", "plan", "people", moment("created_at"))
-    list_filter = (LicenceStatusFilter, "licence__plan")
-    search_fields = ("name",)
     uuid_fields = ("id",)
     fields = ("id", "name", "alert_email", moment("created_at"))
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        number = Count("users", filter=Q(users__erased_at=None))
-        # Lists all relations: Django ignores list_select_related where a query already has some.
-        rows = super().get_queryset(request).select_related("budget", "licence__plan")
-        return rows.annotate(people_count=number)
-
-    @admin.display(description="licence", ordering="licence__status")
-    def status(self, client: Any) -> str:
-        licence = getattr(client, "licence", None)
-        return standing(licence.status) if licence else "none"
-
-    @admin.display(description="plan", ordering="licence__plan")
-    def plan(self, client: Any) -> str:
-        licence = getattr(client, "licence", None)
-        return str(licence.plan) if licence else "none"
-
-    @admin.display(description="people", ordering="people_count")
-    def people(self, client: Any) -> int:
-        return int(client.people_count)
+        return super().get_queryset(request).select_related("budget", "licence__plan")
 
     def page_context(self, request: HttpRequest, row: Client) -> dict[str, Any]:
         now = timezone.now()
         licence = getattr(row, "licence", None)
-        live = Session.objects.filter(user__client=row).live(at=now).select_related("user")
+        theirs = Session.objects.filter(user__client=row)
+        live = theirs.live(at=now).select_related("user")
         sessions = list(live.order_by("-last_used_at")[:SESSIONS_SHOWN])
         budget = getattr(row, "budget", None)
         sees_usage = request.user.has_perm("usage.view_monthlyusage")
         licences: Any = self.admin_site.get_model_admin(Licence)
+        found = about_clients(now=now, operator=request.user)
+        problems = sorted((each for client, each in found if client == row.pk), key=_level)
         people, shown = people_of(row, by=request, now=now)
+        devices = devices_of(theirs, now=now) if request.user.has_perm(SEES_SESSIONS) else []
         return {
             "buttons": [
                 *self.buttons(request, row),
                 *(licences.buttons(request, licence) if licence else []),
             ],
+            "problems": [(each, each.says(request)) for each in problems[:PROBLEMS_SHOWN]],
+            "problem_number": len(problems),
             "licence": licence,
             "billing_reason": billing_reason(licence) if licence else "",
             "apps": _apps_of(licence),
             "operator_decision_ended": licence and licence.operator_decision_has_expired(at=now),
             "people": people,
-            "people_number": self.people(row),
+            "people_number": User.objects.filter(client=row, erased_at=None).count(),
             "waiting_number": User.objects.filter(NOT_ACCEPTED, client=row).count(),
             "people_url": f"{reverse('admin:accounts_user_changelist')}?client__id__exact={row.pk}",
             "month": month_of(row, budget, now=now) if sees_usage else None,
             "usage_url": f"{reverse('admin:usage_and_money')}?client={row.pk}",
-            "period": Period.of(now),
             "budget": budget,
             **in_two_weeks(now=now, lookup="client_id__exact", value=row.pk),
+            "devices": table_of(devices, by=request, whose=True),
             "sessions": sessions,
             "sessions_number": live.count() if len(sessions) == SESSIONS_SHOWN else len(sessions),
             "calls": RunningCall.objects.filter(user__client=row).select_related("user")[
@@ -181,6 +167,10 @@ class ClientAdmin(ConsoleAdmin):
             ],
             "recent_events": events_about([row.pk, *(user.pk for user in shown)]),
         }
+
+
+def _level(item: Item) -> Level:
+    return item.level
 
 
 def _apps_of(licence: Licence | None) -> list[Explained]:

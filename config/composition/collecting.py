@@ -8,7 +8,7 @@ from functools import partial
 from django.conf import settings
 
 from accounts import hooks
-from config.composition import client_page, configured, jobs, person_page
+from config.composition import client_page, configured, finders, jobs, person_page
 from config.composition.attention import alerts_page, operation, watch
 from config.composition.operation import acts
 from config.platform.edge import request_log
@@ -44,7 +44,7 @@ SETTLING_SECONDS = 10.0
 # Each module registers its pages with the console, after every app's own.
 PAGES = (alerts_page, client_page, configured, jobs, person_page)
 # Declares what no app owns.
-DECLARED = (acts, operation)
+DECLARED = (acts, finders, operation)
 
 hooks.register(
     hooks.Extensions(

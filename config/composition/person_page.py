@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from accounts.admin.audit import events_about, events_of_person, ids_of_person
 from accounts.admin.factors import MakeSetUpCode, ResetFactor
-from accounts.admin.joining import InviteAgain, JoinedFilter, joined
+from accounts.admin.joining import InviteAgain, joined
 from accounts.admin.leaving import ChangeEmail, Erase, Move
 from accounts.admin.operators import ChangeRoles, DismissOperator, MakeOperator, role_names
 from accounts.admin.passwords import SendReset, SetOneTimePassword
@@ -28,11 +28,15 @@ from accounts.models import AuditEvent, Session, User
 from accounts.people.access import delete_user
 from accounts.people.operators import may_touch
 from accounts.sessions.known_places import mark_new_networks
+from config.composition.devices import devices_of, table_of
+from config.composition.person_state import StateFilter, chip_of, with_state
 from config.console.actions import Result
 from config.console.base import ConsoleAdmin
 from config.console.charts import Bar, Chart, Curve, days_axis
-from config.console.lists.columns import moment, yes_no
-from config.console.template_tags import short
+from config.console.lists.columns import moment, right
+from config.console.navigation import page_of
+from config.console.tables import Link, Table
+from config.console.template_tags import cell, dollars, instant, short
 from licensing.models import Licence
 from llmproxy.calls.explanation import EXPLAINING, explain
 from llmproxy.models import LanguageModel, PersonalKey
@@ -42,6 +46,7 @@ from usage.admin.refusals import in_two_weeks
 from usage.limits import PlanCaps
 from usage.models import Alert, MonthlyUsage, Override, RunningCall
 from usage.periods import Period
+from usage.spending.columns import spent_by_person
 from usage.spending.summaries import Summary, summary
 from usage.spending.sums import Scope, total
 from usage.stops import stop_of
@@ -93,15 +98,8 @@ class PersonAdmin(ConsoleAdmin):
     )
     add_action = AddPerson()
     change_form_template = "admin/console/person.html"
-    list_display = (
-        "email",
-        "client",
-        "joined",
-        yes_no("is_staff", "operator"),
-        moment("last_login", "last sign-in"),
-        moment("created_at"),
-    )
-    list_filter = (JoinedFilter, "is_staff")
+    list_display = ("email", "state", "of_client", "seen", "spent", moment("created_at"))
+    list_filter = (StateFilter, "is_staff")
     link_lookups = ("client__id__exact",)
     search_fields = ("email", "client__name")
     uuid_fields = ("id", "client_id")
@@ -111,9 +109,30 @@ class PersonAdmin(ConsoleAdmin):
         people = super().get_queryset(request)
         return people.select_related("client__licence__plan", "model_calls_stop")
 
+    def listed(self, request: HttpRequest, rows: QuerySet[User]) -> QuerySet[User]:
+        now = timezone.now()
+        found: QuerySet[User] = with_state(rows, now=now).annotate(spent=spent_by_person(now=now))
+        return found
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        hidden = set() if request.user.has_perm("usage.view_monthlyusage") else {"spent"}
+        return [each for each in self.list_display if each not in hidden]
+
     @admin.display(description="status")
-    def joined(self, user: User) -> str:
-        return joined(user, now=timezone.now())
+    def state(self, user: Any) -> str:
+        return cell(chip_of(user))
+
+    @admin.display(description="client", ordering="client__name")
+    def of_client(self, user: User) -> str:
+        return cell(Link(str(user.client), page_of(user.client))) if user.client else ""
+
+    @admin.display(description="last seen")
+    def seen(self, user: Any) -> str:
+        return instant(user.last_seen) if user.last_seen else ""
+
+    @admin.display(description="spent this month")
+    def spent(self, user: Any) -> str:
+        return right(dollars(user.spent))
 
     def row_name(self, row: User) -> str:
         return f"Erased person {str(row.pk)[:8]}" if row.erased_at else str(row)
@@ -158,9 +177,12 @@ class PersonAdmin(ConsoleAdmin):
             action="licence:operator_set", target_id=str(row.client_id)
         )
         overrides = self.admin_site.get_model_admin(Override)
+        explained = explain(user=row, now=now, model=model, key=key)
         may_grant = may_touch(request, row) and overrides.has_add_permission(request)
         return {
-            "explained": explain(user=row, now=now, model=model, key=key),
+            "explained": explained,
+            "prominent": [each for each in explained.shown if each.problem or each.is_close],
+            "passing": [each for each in explained.shown if not (each.problem or each.is_close)],
             "models": sorted({*names, settings.LLM_DEFAULT_MODEL}),
             "keys": keys,
             "key": key,
@@ -168,6 +190,12 @@ class PersonAdmin(ConsoleAdmin):
             "granting": f"{reverse('admin:usage_override_add')}?user={row.pk}" if may_grant else "",
             "checked_at": now,
         }
+
+    def _devices(self, request: HttpRequest, row: User, *, now: datetime) -> Table | None:
+        if not request.user.has_perm("accounts.view_session"):
+            return None
+        devices = devices_of(Session.objects.filter(user=row), now=now)
+        return table_of(devices, by=request, whose=False) if devices else None
 
     def page_context(self, request: HttpRequest, row: User) -> dict[str, Any]:
         now = timezone.now()
@@ -189,7 +217,8 @@ class PersonAdmin(ConsoleAdmin):
             **in_two_weeks(now=now, lookup="user__id__exact", value=row.pk),
             "overrides": overrides.select_related("user"),
             "alerts": Alert.objects.filter(user=row, period__gte=period.month),
-            "joined": self.joined(row),
+            "devices": self._devices(request, row, now=now),
+            "joined": joined(row, now=now),
             "roles": role_names(row) if row.is_staff else "",
             "stop": stop_of(row, now=now),
             "calls": RunningCall.objects.filter(user=row).select_related("user")[:CALLS_SHOWN],

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import chain
 from operator import or_
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
-from django.db.models import Model, Q
+from django.db.models import Model, Q, QuerySet
 from django.urls import reverse
 from django.utils.http import urlencode
 
@@ -17,7 +17,7 @@ from config.console.tables import Column, Link, Row, Table
 from config.platform.declarations import Declarations
 from config.platform.text.forms import email_form
 
-SHOWN = 10
+SHOWN, COUNTED = 10, 1_000
 # No row has a longer name.
 LONGEST = 254
 # An id, or the prefix of one that pages show.
@@ -74,7 +74,10 @@ class Term:
 
 
 class Finder(NamedTuple):
-    """Finds the rows of one model, and lists the cells that follow a row's name, with their labels."""
+    """Finds the rows of one model, and lists the cells that follow a row's name, with their labels.
+
+    A label may name the kind of its column, as in "Status:chip". ``prepared`` adds what the cells need to the query.
+    """
 
     title: str
     # Its place among the tables of results.
@@ -88,13 +91,25 @@ class Finder(NamedTuple):
     order: Sequence[str] = ()
     # Attributes that open the row at once if the whole text matches.
     whole: Sequence[str] = ()
+    prepared: Callable[[QuerySet[Any]], QuerySet[Any]] = QuerySet.all
 
     def found(self, term: Term) -> list[Any]:
         """Returns the rows, one more than are shown if there are more."""
-        model: Any = self.model
-        rows = model.objects.filter(self.query(term))
+        rows = self.prepared(self._rows(term))
         rows = rows.select_related(*self.related) if self.related else rows
         return list(rows.order_by(*self.order)[: SHOWN + 1])
+
+    def number(self, rows: Sequence[Any], term: Term) -> str:
+        """The number of rows that are found, such as "3" or "10 of 226"; counted only where not all are shown."""
+        if len(rows) <= SHOWN:
+            return f"{len(rows)}"
+        found = self._rows(term).order_by()[: COUNTED + 1].count()
+        return f"{SHOWN} of {f'more than {COUNTED:,}' if found > COUNTED else f'{found:,}'}"
+
+    def _rows(self, term: Term) -> QuerySet[Any]:
+        model: Any = self.model
+        rows: QuerySet[Any] = model.objects.filter(self.query(term))
+        return rows
 
     def is_it(self, row: Any, term: Term) -> bool:
         """Returns whether the text is the row's id, or another unique name of it."""
@@ -105,10 +120,12 @@ class Finder(NamedTuple):
     def table(self, rows: Sequence[Any], term: Term) -> Table:
         model = self.model._meta.label_lower.replace(".", "_")  # noqa: SLF001 - documented
         address = f"{reverse(f'admin:{model}_changelist')}?{urlencode({'q': term.text})}"
+        columns = (each.partition(":") for each in self.labels.split(", "))
         return Table(
-            [Column(label) for label in self.labels.split(", ")],
+            [Column(label, cast("Any", kind or "text")) for label, _, kind in columns],
             [Row([self.name(row), *self.cells(row)], href=page_of(row)) for row in rows[:SHOWN]],
             more=Link(f"All {self.title.lower()}", address) if len(rows) > SHOWN else None,
+            number=self.number(rows, term),
         )
 
 

@@ -16,6 +16,13 @@ class Link(NamedTuple):
     strong: bool = False
 
 
+class Menu(NamedTuple):
+    """The acts on a row, behind one button; ``of`` is the row's name. Empty without acts."""
+
+    of: str
+    links: Sequence[Link]
+
+
 class Chip(NamedTuple):
     """A state as a word and a shape. Kinds: well, under, running, over, watch, refused, stopped."""
 
@@ -60,7 +67,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row's cells: text, numbers, instants, links, chips or lists of them; ``href`` is the first one's link."""
+    """A row's cells: text, numbers, instants, links, chips, menus or lists; ``href`` is the first one's link."""
 
     cells: Sequence[Any]
     href: str = ""
@@ -77,3 +84,5 @@ class Table:
     more: Link | None = None
     # True for one of few words, which stays a table on a phone.
     is_plain: bool = False
+    # The number of rows that are shown and found, beside the title.
+    number: str = ""

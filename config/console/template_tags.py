@@ -18,7 +18,7 @@ from django.utils.html import conditional_escape, escape, format_html, format_ht
 from django.utils.safestring import SafeString
 
 from config.console.navigation import page_of
-from config.console.tables import Chip, Column, Link, Row, Table, state_chip
+from config.console.tables import Chip, Column, Link, Menu, Row, Table, state_chip
 from config.platform.acts import ACTS
 from config.platform.money import in_dollars
 from config.platform.problems.problem import instant as rfc3339
@@ -51,8 +51,9 @@ def chip(kind: str, word: object) -> SafeString:
 
 
 @register.inclusion_tag("admin/parts/table.html")
-def table(table: Table) -> dict[str, Any]:
-    return {"table": table}
+def table(table: Table, more: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - a template names none
+    """A table, with the link to more rows unless its page has that elsewhere."""
+    return {"table": table, "more": table.more if more else None}
 
 
 @register.filter
@@ -73,6 +74,8 @@ def cell(value: Any) -> SafeString:
             return format_html('<a href="{}"{}>{}</a>', href, css, shown) if href else shown
         case Chip(kind, word):
             return chip(kind, word)
+        case Menu(of, links):
+            return _menu(of, links) if links else SafeString("")
         case list() | tuple():
             return format_html_join(" ", "{}", ((cell(each),) for each in value))
         case datetime():
@@ -80,6 +83,15 @@ def cell(value: Any) -> SafeString:
     if isinstance(value, int) and not isinstance(value, bool):
         value = grouped(value)
     return conditional_escape(_as_text(value) if isinstance(value, bool) else value or "")
+
+
+def _menu(of: str, links: Sequence[Link]) -> SafeString:
+    items = format_html_join("", '<a href="{}">{}</a>', ((link.href, link.text) for link in links))
+    return format_html(
+        '<details class="menu"><summary class="button small" aria-label="Acts on {}">{}</summary>'
+        '<div class="menu-items">{}</div></details>',
+        of, icon("more"), items,
+    )  # fmt: skip
 
 
 @register.inclusion_tag("admin/parts/acts.html", takes_context=True)

@@ -47,7 +47,8 @@ class Kind:
     ``rows`` is a query, or a function that finds rows; ``then`` turns the rows of a query into findings. ``since``
     names the attribute of a row with its beginning, ``on`` the one with the object of ``acts``, of which the first
     possible one is offered. ``whom`` is a text, or a number of people. A row may override ``level``, ``whom`` and
-    ``acts``, and has ``is_alert`` where only some rows of a kind are alerts.
+    ``acts``, and has ``is_alert`` where only some rows of a kind are alerts. ``client`` names the attribute with the
+    id of the client that a row is about; "" for kinds about no client.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Kind:
     on: str = ""
     acts: str = ""
     whom: str | int = ""
+    client: str = ""
     then: Callable[[QuerySet[Any], datetime], Iterable[Any]] | None = None
     # The number of rows that are listed, beside one item that counts the others.
     shown: int = SHOWN

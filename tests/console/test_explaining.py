@@ -64,6 +64,22 @@ def test_the_link_to_an_act_requires_the_right_to_it(
         assert (restart in text) is leads
 
 
+def test_a_stop_is_told_once_and_what_passes_is_one_line(
+    console: Browser, world: World, by: Actor, now: datetime
+) -> None:
+    why = "A loop in a macro."
+    stop_model_calls(user_id=world.person.pk, reason=why, ends_at=None, by=by, now=now)
+    text = text_of(console, page(world.person, "change")).partition('id="happened"')[0]
+    assert text.count(f"“{why}”") == 1
+    assert 'class="message' not in text
+    assert 'class="chip chip-refused"' not in text
+    before, _, after = text.partition('<details class="passing">')
+    assert "checks pass</summary>" in after
+    looked_at = before.partition('<ul class="checks">')[2]
+    assert looked_at.startswith(' <li class="fails">')
+    assert looked_at.count("<li") < after.partition("</details>")[0].count("<li")
+
+
 def test_a_model_is_chosen_and_an_unknown_one_is_explained(console: Browser, world: World) -> None:
     text = text_of(console, f"{page(world.person, 'explain')}?model=none-such")
     assert "404 not_found" in text

@@ -240,6 +240,29 @@ licensing: switch a model off and on
     fill Reason = Well again.
     press Switch on
     told spare
+support: whose device is that
+    find mac
+    see Not ended
+    open person-0@acme.test
+    see Devices
+    see Signed in
+licensing: which client needs a look, and what was agreed with it
+    menu Clients
+    choose Problems = open
+    press Apply
+    open Acme
+    act Edit notes
+    fill Contract = CRM-2041
+    fill Account manager = pia@ops.test
+    press Save notes
+    told The notes of Acme are saved
+    find CRM-2041
+    see $0.00 of
+support: who has never signed in
+    menu People
+    choose Status = Never signed in
+    press Apply
+    see person-5@acme.test
 auditor: signing keys
     menu Sessions & keys
     tab Signing keys

@@ -3,9 +3,12 @@
 The front page shows the items that an operator's roles may see; alerts are notified by mail and webhook.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
+from uuid import UUID
 
 from config.composition.attention.items import Item, items_of
 from config.console.navigation import Count
@@ -25,6 +28,20 @@ def alerts(*, now: datetime) -> Iterator[Item]:
     """Returns the items of which operators are notified."""
     kinds = (each for each in in_order() if each.alert)
     return (item for item in items_of(kinds, now=now, whole=True) if item.is_alert)
+
+
+def about_clients(*, now: datetime, operator: Any) -> Iterator[tuple[UUID, Item]]:
+    """Yields every item about a client or one of its people that an operator may see, with the client's id."""
+    kinds = (each for each in in_order() if each.client and operator.has_perm(each.right))
+    for item in items_of(kinds, now=now, whole=True):
+        client = attrgetter(item.kind.client)(item.row)
+        if client is not None:
+            yield client, item
+
+
+def problems_by_client(*, now: datetime, operator: Any) -> Counter[UUID]:
+    """Returns the number of those items for each client."""
+    return Counter(client for client, _ in about_clients(now=now, operator=operator))
 
 
 def look(*, now: datetime) -> None:

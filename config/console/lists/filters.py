@@ -45,6 +45,11 @@ class RestrictedChangeList(ChangeList):
             raise UnknownFilter
         return found
 
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
+        whole = self.model_admin.get_queryset(request)
+        self.root_queryset = self.model_admin.listed(request, whole)
+        return super().get_queryset(request, exclude_parameters)
+
     def get_results(self, request: HttpRequest) -> None:
         with connection.execute_wrapper(plan_for_values):
             super().get_results(request)
@@ -70,6 +75,10 @@ class RestrictedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     # The lookups that links of other pages use, such as ``user__id__exact``.
     link_lookups: ClassVar[Sequence[str]] = ()
+
+    def listed(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """The rows with what the columns of a list need; the page of one row needs none of it."""
+        return rows
 
     def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:
         return RestrictedChangeList

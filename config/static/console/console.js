@@ -68,6 +68,17 @@
     search.focus();
   });
 
+  // The tabs of one page: the part that its address names, or the first.
+  const parts = document.querySelectorAll('.tabs a[href^="#"]');
+  const mark = () => {
+    const current = [...parts].find((tab) => tab.hash === location.hash) || parts[0];
+    for (const tab of parts) tab === current ? tab.setAttribute("aria-current", "true") : tab.removeAttribute("aria-current");
+  };
+  if (parts.length) {
+    addEventListener("hashchange", mark);
+    mark();
+  }
+
   document.getElementById("action-toggle")?.addEventListener("change", (event) => {
     for (const box of document.querySelectorAll("input.action-select")) box.checked = event.target.checked;
   });
