@@ -21,6 +21,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "Usage": {
         "Calls": "usage.usagerecord usage.runningcall usage.refusal",
         "Usage & money": "usage_and_money",
+        "Latency & errors": "latency",
         "Limits & budgets": "usage.budget usage.override usage.stop usage.alert usage.monthlyusage",
     },
     "Models": {"Models": "llmproxy.languagemodel", "Providers": "llmproxy.provider llmproxy.route"},
@@ -38,13 +39,17 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
 # Names of lists that differ from their models'.
 LABELS: Final = {
     "accounts.auditevent": "Audit", "accounts.connectionrevocation": "Revocations", "accounts.user": "People",
-    "index": "Overview", "licensing.heldsuspension": "Held suspensions", "llmproxy.languagemodel": "Models",
+    "index": "Overview", "latency": "Latency & errors", "licensing.heldsuspension": "Held suspensions",
+    "llmproxy.languagemodel": "Models",
     "procrastinate.procrastinatejob": "Jobs", "releases.apppin": "Pins", "releases.appversion": "Versions",
     "releases.microapp": "Apps", "releases.shellchannel": "Channels", "releases.shellrelease": "Releases",
     "telemetry.event": "Telemetry", "usage_and_money": "Usage & money",
 }  # fmt: skip
 # The rights for pages that are no lists; any other is open to every operator.
-RIGHTS: Final = {"usage_and_money": "usage.view_monthlyusage"}
+RIGHTS: Final = {
+    "latency": "usage.view_monthlyusage",
+    "usage_and_money": "usage.view_monthlyusage",
+}
 
 
 class Count(NamedTuple):

@@ -105,6 +105,7 @@ NOBODY = {"autocomplete", "view_on_site", None}
 FURTHER = {"accounts_user_explain", "releases_shellchannel_explain", "telemetry_event_volumes"}
 # Addresses of no model, with the right that each wants.
 OF_NO_MODEL = {
+    "latency": "usage.monthlyusage",
     "usage_and_money": "usage.monthlyusage",
     "usage_and_money_export": "usage.usagerecord_export",
     "usage_statement": "usage.usagerecord_export",
