@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from django.utils.text import slugify
 
 from config.console.tables import Table
-from config.console.template_tags import lasting, short
+from config.console.template_tags import short
 from config.platform.money import DOLLAR, in_dollars
 
 # Above each strip and below the last one, in pixels.
@@ -189,7 +189,7 @@ def days_axis(days: Sequence[date], *, today: date | None = None) -> list[str]:
 def written(value: int, unit: str) -> str:
     """Formats a number in a unit; ``time`` is in milliseconds."""
     if unit == "time":
-        return lasting(value / 1_000)
+        return f"{value / 1_000:g} s" if value >= 1_000 else f"{value} ms" if value else "0"
     if unit == "money":
         return in_dollars(value, 0 if value % DOLLAR == 0 else 2 if value >= DOLLAR // 100 else 4)
     return short(value) if unit == "tokens" else f"{value:,}"

@@ -147,7 +147,7 @@ support: who was slow
     see By hour
     open 1 min 17 s
     see person-1@acme.test
-support: which provider failed
+licensing: which provider failed
     menu Latency & errors
     tab By provider
     see third
@@ -156,9 +156,9 @@ support: which provider failed
     open Failed attempts
     see person-2@acme.test
 licensing: what did this client spend last week
-    menu Calls
-    fill Client = Acme
-    press Apply
+    menu Clients
+    open Acme
+    open Calls
     see in 7 days
     see Cost $4.91
     unfold Export

@@ -53,7 +53,7 @@ class Chosen:
 
     @classmethod
     def of(cls, request: HttpRequest, *, now: datetime) -> "Chosen":
-        given = {name: value.strip() for name, value in request.GET.items()}
+        given = {name: value.strip() for name, value in request.GET.dict().items()}
         period = given.get("period", "")
         period = period if period in PERIODS else "day"
         by = given.get("by", "")
