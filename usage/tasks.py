@@ -5,6 +5,7 @@ from django.utils import timezone
 from config.platform.db.connections import database_now
 from config.platform.jobs.queue import URGENT, periodic
 from usage import alerts, refusal_log
+from usage.latency import hours
 from usage.settlement import settle_abandoned
 from usage.spending import budgets, daily
 
@@ -33,6 +34,12 @@ def watch_budgets(timestamp: int) -> None:
 def count_days(timestamp: int) -> None:
     """Counts the ledger into daily usage, every minute."""
     daily.count_days(now=database_now())
+
+
+@periodic("* * * * *", name="usage.count_latency", queue="usage")
+def count_latency(timestamp: int) -> None:
+    """Counts the latency and errors of the latest hours, every minute."""
+    hours.count_hours(now=database_now())
 
 
 @periodic("41 * * * *", name="usage.prune_refusals", queue="usage")

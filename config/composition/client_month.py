@@ -59,7 +59,7 @@ def _chart(client: Client, course: Course, budget: Budget | None, period: Period
     bars = []
     for day, row in so_far.items():
         begins = midnight(day)
-        calls = calls_between(begins, begins + timedelta(days=1), q=client.pk)
+        calls = calls_between(begins, begins + timedelta(days=1), client=client.pk)
         title = f"{day.day} {day:%b}: {dollars(row.cost)}, {row.calls:,} calls"
         href = calls if row.calls else ""
         bars.append(Bar(f"{day.day} {day:%b}", row.cost, href, title))

@@ -20,7 +20,7 @@ from config.platform.money import DOLLAR, in_dollars
 GAP, AXIS = 14, 20
 # The width of a bar as a fraction of its slot.
 BAR = 0.76
-NAMES = {"money": "Cost", "tokens": "Tokens", "calls": "Calls"}
+NAMES = {"money": "Cost", "tokens": "Tokens", "calls": "Calls", "time": "Time"}
 
 
 class Bar(NamedTuple):
@@ -187,7 +187,9 @@ def days_axis(days: Sequence[date], *, today: date | None = None) -> list[str]:
 
 
 def written(value: int, unit: str) -> str:
-    """Formats a number in a unit."""
+    """Formats a number in a unit; ``time`` is in milliseconds."""
+    if unit == "time":
+        return f"{value / 1_000:g} s" if value >= 1_000 else f"{value} ms" if value else "0"
     if unit == "money":
         return in_dollars(value, 0 if value % DOLLAR == 0 else 2 if value >= DOLLAR // 100 else 4)
     return short(value) if unit == "tokens" else f"{value:,}"

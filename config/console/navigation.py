@@ -21,6 +21,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "Usage": {
         "Calls": "usage.usagerecord usage.runningcall usage.refusal",
         "Usage & money": "usage_and_money",
+        "Latency & errors": "latency",
         "Limits & budgets": "usage.budget usage.override usage.stop usage.alert usage.monthlyusage",
     },
     "Models": {"Models": "llmproxy.languagemodel", "Providers": "llmproxy.provider llmproxy.route"},
@@ -42,15 +43,16 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
 # Names of lists that differ from their models'.
 LABELS: Final = {
     "accounts.auditevent": "Audit", "accounts.connectionrevocation": "Revocations", "accounts.user": "People",
-    "index": "Overview", "licensing.heldsuspension": "Held suspensions", "llmproxy.languagemodel": "Models",
-    "licensing.servicenotice": "All shells", "procrastinate.procrastinatejob": "Jobs", "releases.apppin": "Pins",
-    "releases.appversion": "Versions",
+    "index": "Overview", "latency": "Latency & errors", "licensing.heldsuspension": "Held suspensions",
+    "licensing.servicenotice": "All shells", "llmproxy.languagemodel": "Models",
+    "procrastinate.procrastinatejob": "Jobs", "releases.apppin": "Pins", "releases.appversion": "Versions",
     "releases.microapp": "Apps", "releases.shellchannel": "Channels", "releases.shellrelease": "Releases",
     "settings": "Settings",
     "telemetry.event": "Telemetry", "usage_and_money": "Usage & money",
 }  # fmt: skip
 # The rights for pages that are no lists; any other is open to every operator.
 RIGHTS: Final = {
+    "latency": "usage.view_monthlyusage",
     "settings": "accounts.view_signingkey",
     "usage_and_money": "usage.view_monthlyusage",
 }

@@ -30,6 +30,15 @@ def test_bars_start_at_zero_and_are_as_high_as_their_values() -> None:
     assert [x for x, *_ in found] == [28.0, 53.0]
 
 
+def test_times_are_in_the_unit_that_they_need() -> None:
+    assert [written(each, "time") for each in (0, 500, 1_500, 60_000)] == [
+        "0",
+        "500 ms",
+        "1.5 s",
+        "60 s",
+    ]
+
+
 def test_a_forecast_stands_on_what_there_is() -> None:
     bar = Bar("23 Nov", 4 * DOLLAR, forecast=2 * DOLLAR)
     found = list(Strip([bar], height=60).drawn(1))

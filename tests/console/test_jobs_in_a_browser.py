@@ -3,11 +3,12 @@
 No page may scroll sideways, break the policy of scripts and styles, or lead where the role may not go.
 """
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,9 @@ from tests.console.test_every_act import app_versions
 from tests.console.test_in_a_browser import DESK, base_url
 from tests.releases import conftest as releasing
 from tests.releases.conftest import Pipeline
+from usage.latency.hours import count_hours
 from usage.models import Budget, Refusal, UsageRecord
+from usage.models.failures import FailedAttempt, Failures, What
 from usage.periods import Period
 from usage.spending.daily import count_days
 
@@ -153,6 +156,34 @@ owner: a one-time password
     fill Reason = No mail arrives.
     press Set a one-time password
     see One-time password
+support: who was slow
+    menu Latency & errors
+    see By hour
+    open 1 min 17 s
+    see person-1@acme.test
+licensing: which provider failed
+    menu Latency & errors
+    tab By provider
+    see third
+    menu Providers
+    open third
+    open Failed attempts
+    see person-2@acme.test
+licensing: what did this client spend last week
+    menu Clients
+    open Acme
+    open Calls
+    see in 7 days
+    see Cost $4.91
+    unfold Export
+    see Export as CSV
+support: what happened to this request
+    menu Calls
+    fill Search = {REQUEST}
+    press Apply
+    open :
+    see Timeline
+    see {REQUEST}
 licensing: usage by person, client, day and model
     menu Usage & money
     see Money by day
@@ -389,7 +420,21 @@ def office(world: World, plan: Plan, pipeline: Pipeline, now: datetime) -> World
         warned_at=now,
         exceeded_at=now,
     )
+    slow, failed = (
+        UsageRecord.objects.get(user=each, state="settled") for each in world.people[1:3]
+    )
+    begun = now - timedelta(minutes=2)
+    UsageRecord.objects.filter(pk=slow.pk).update(
+        opened_at=begun, settled_at=begun + timedelta(seconds=75), cost=4_910_000
+    )
+    refused = FailedAttempt("third", "spare", What.REFUSED, 500, "Broken.", begun, now)
+    UsageRecord.objects.filter(pk=failed.pk).update(
+        end="provider_failed",
+        error_code="provider_unavailable",
+        failures=json.loads(Failures((refused,)).as_json() or ""),
+    )
     count_days(now=now)
+    count_hours(now=now)
     for version in ("2.0.0", "2.1.0"):
         pipeline.publish(pipeline.release(version, "beta"), "beta")
     app_versions(now)

@@ -106,6 +106,7 @@ FURTHER = {"accounts_user_explain", "releases_shellchannel_explain", "telemetry_
 # Addresses of no model, with the right that each wants.
 OF_NO_MODEL = {
     "settings": "accounts.signingkey",
+    "latency": "usage.monthlyusage",
     "usage_and_money": "usage.monthlyusage",
     "usage_and_money_export": "usage.usagerecord_export",
     "usage_statement": "usage.usagerecord_export",

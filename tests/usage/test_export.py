@@ -155,7 +155,7 @@ def test_an_export_is_audited_and_needs_the_right(console: Browser, stranger: Br
 
 def test_the_pages_of_a_call_show_its_cost(console: Browser, user: User) -> None:
     record = end(user, ask(user), output=2)
-    assert "$0.0020<" in console.get(LIST).content.decode()
+    assert "$0.0020<" in console.get(LIST, {"days": "90"}).content.decode()
     page = console.get(f"{LIST}{record.pk}/change/").content.decode()
     assert "$0.002000" in page
     assert f"${PRICES.output // 10**6:,}.00<" in page  # type: ignore[operator]

@@ -1,7 +1,6 @@
 """The pages of the ledger, its totals and alerts."""
 
 from collections.abc import Iterator
-from datetime import datetime
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -17,12 +16,28 @@ from django.utils.html import format_html
 from accounts.admin.exports import ExportedList
 from accounts.admin.large_lists import THEIRS, LargeList
 from accounts.audit import record
-from accounts.models import Session
+from accounts.models import Client, Session
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import ChoiceFilter, exact, moment, person, right, tokens
+from config.console.lists.filters import FILTER
 from config.console.template_tags import cell, lasting, share
 from config.platform.money import in_dollars
-from usage.admin.call_story import ENDS, seconds, state_of, story
+from usage.admin.call_log.filters import (
+    ClientFilter,
+    DearerFilter,
+    ErrorFilter,
+    FailedFilter,
+    KeyFilter,
+    LabelFilter,
+    ModelFilter,
+    PersonFilter,
+    ProviderFilter,
+    SlowerFilter,
+    StateFilter,
+)
+from usage.admin.call_log.listing import CallList, spent
+from usage.admin.call_log.period import ExactPeriodFilter, PeriodFilter, with_period
+from usage.admin.call_story import seconds, state_of, story
 from usage.admin.corrections import LowerCharge
 from usage.admin.export import lines
 from usage.models import Alert, MonthlyUsage, UsageRecord
@@ -44,26 +59,11 @@ class MonthFilter(ChoiceFilter):
         return rows.filter(period=f"{value}-01")
 
 
-class AdmissionFilter(MonthFilter):
-    """Filters by the time of admission, whose index also gives the order of the list."""
-
-    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
-        period = Period.of(datetime.fromisoformat(f"{value}-01T00:00:00Z"))
-        return rows.filter(opened_at__gte=period.month_start, opened_at__lt=period.next_month)
-
-
-class StateFilter(ChoiceFilter):
-    title, parameter_name = "state", "is"
-    choices_of = (("open", "Running"), *((end, chip.word) for end, chip in ENDS.items()))
-
-    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
-        return rows.filter(**{"state" if value == UsageRecord.State.OPEN else "end": value})
-
-
 @admin.register(UsageRecord)
 class UsageRecordAdmin(ExportedList, LargeList):
     row_actions = (LowerCharge(),)
     change_form_template = "admin/console/call.html"
+    change_list_template = "admin/console/call_log.html"
     export_name = "calls"
     list_display = (
         exact("opened_at", "time"),
@@ -76,17 +76,28 @@ class UsageRecordAdmin(ExportedList, LargeList):
         "costs",
         "took",
     )
-    list_filter = (StateFilter, AdmissionFilter, "opened_at")
-    # Of links of the console, and of addresses that operators keep.
-    link_lookups = (
-        "user__id__exact",
-        "client_id__exact",
-        "end__exact",
-        "state__exact",
-        "source__exact",
+    list_filter = (
+        PeriodFilter,
+        StateFilter,
+        ErrorFilter,
+        ClientFilter,
+        ModelFilter,
+        ProviderFilter,
+        PersonFilter,
+        FailedFilter,
+        LabelFilter,
+        KeyFilter,
+        SlowerFilter,
+        DearerFilter,
+        ExactPeriodFilter,
     )
+    # Of addresses that operators keep.
+    link_lookups = ("source__exact",)
     list_select_related = ("user__client",)
-    search_help_text = f"{THEIRS}, a model, a request id, or the id of a record, a user, a client, a session or a key."
+    search_placeholder = "Person, client or request id"
+    search_help_text = (
+        f"{THEIRS}, a client’s name, a model, a request id, or an id of another kind."
+    )
     uuid_fields = ("id", "user_id", "client_id", "key_id")
     uuid_text_fields = ("request_id",)
     fields = ("id",)
@@ -94,8 +105,7 @@ class UsageRecordAdmin(ExportedList, LargeList):
     @admin.display(description="client")
     def client(self, row: UsageRecord) -> str:
         """The client at the time."""
-        theirs = row.user.client
-        return str(theirs) if theirs and theirs.pk == row.client_id else str(row.client_id)[:8]
+        return str(getattr(row, "client_name", ""))
 
     @admin.display(description="state")
     def outcome(self, row: UsageRecord) -> str:
@@ -110,6 +120,30 @@ class UsageRecordAdmin(ExportedList, LargeList):
     def took(self, row: UsageRecord) -> str:
         lasted = seconds(row, row.settled_at or timezone.now())
         return right(lasting(lasted))
+
+    def get_changelist(self, request: HttpRequest, **options: Any) -> type[CallList]:
+        return CallList
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> Any:
+        if FILTER not in request.GET:
+            request.GET = with_period(request.GET)  # type: ignore[assignment]
+        response = super().changelist_view(request, extra_context)
+        if cl := (getattr(response, "context_data", None) or {}).get("cl"):
+            response.context_data["spent"] = spent(cl, request)
+        return response
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """As in every large list; a client's whole name finds its calls alone, which its index has in order."""
+        client = Client.objects.filter(name__iexact=search_term.strip()).values_list(
+            "pk", flat=True
+        )
+        if search_term.strip() and (found := list(client[:2])):
+            return queryset.filter(client_id__in=found), False
+        return super().get_search_results(request, queryset, search_term)
 
     def page_context(self, request: HttpRequest, row: UsageRecord) -> dict[str, Any]:
         return story(row, now=timezone.now())

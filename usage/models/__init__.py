@@ -1,4 +1,5 @@
 from usage.models.alerts import Alert, Budget
+from usage.models.latency import HourLatency
 from usage.models.overrides import Override, Stop
 from usage.models.records import RunningCall, UsageRecord, UsageRecordQuerySet
 from usage.models.refusals import Refusal
@@ -17,6 +18,7 @@ __all__ = (
     "CountedMonth",
     "DailyUsage",
     "DayTotal",
+    "HourLatency",
     "KeyMonth",
     "MonthTotal",
     "MonthlyUsage",

@@ -241,10 +241,11 @@ class UsageRecord(models.Model):
                 condition=Q(key_id__isnull=False),
                 name="usage_by_key_and_month",
             ),
-            # For operators' searches, the newest first. Models repeat, so their entries are a few bytes; the last two
+            # For operators' lists and searches, the newest first: of all, of a model and of a client. The last two
             # leave out ordinary calls.
             models.Index(fields=("opened_at",), name="usage_by_time"),
-            models.Index(fields=("model",), name="usage_by_model"),
+            models.Index(fields=("model", "opened_at"), name="usage_by_model_and_time"),
+            models.Index(fields=("client_id", "opened_at"), name="usage_by_client_and_time"),
             models.Index(
                 fields=("request_id",), condition=~Q(request_id=""), name="usage_by_request"
             ),

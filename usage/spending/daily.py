@@ -28,11 +28,11 @@ STEP = 100
 RUN_SECONDS = 20.0
 _LOCK = "usage.daily"
 _End = UsageRecord.End
+# The ends that are errors of the service or of a provider.
+ERRORS = (_End.PROVIDER_FAILED, _End.UNREAD, _End.TIMEOUT, _End.CRASHED)
 SUMS: dict[str, Any] = {
     "calls": Count("pk"),
-    "errors": Count(
-        "pk", filter=Q(end__in=(_End.PROVIDER_FAILED, _End.UNREAD, _End.TIMEOUT, _End.CRASHED))
-    ),
+    "errors": Count("pk", filter=Q(end__in=ERRORS)),
     "disconnected": Count("pk", filter=Q(end=_End.CLIENT_GONE)),
     "input_sum": Sum("input_tokens"),
     "cached_sum": Sum("cached_input_tokens"),

@@ -23,13 +23,21 @@ def list_filters(cl: Any) -> dict[str, Any]:
     named = {name for spec in cl.filter_specs for name in spec.expected_parameters()}
     others = parse_qsl(cl.get_query_string(remove=[PAGE_VAR])[1:])
     kept = [(name, value) for name, value in others if name not in {*named, SEARCH_VAR}]
-    return {"cl": cl, "kept": kept, "filters": [_filter(spec, cl) for spec in cl.filter_specs]}
+    return {
+        "cl": cl,
+        "kept": kept,
+        "filters": [_filter(spec, cl) for spec in cl.filter_specs],
+        "problems": [each for spec in cl.filter_specs if (each := getattr(spec, "problem", ""))],
+        "placeholder": getattr(cl.model_admin, "search_placeholder", "Search"),
+    }
 
 
 def _filter(spec: Any, cl: Any) -> dict[str, Any]:
     moments = getattr(spec, "moments", None)
     if moments is not None:
         return {"moments": moments}
+    if fields := getattr(spec, "fields", None):
+        return {"fields": fields, "is_rare": not spec.is_first}
     own = set(spec.expected_parameters())
     options = []
     for choice in spec.choices(cl):
@@ -37,7 +45,12 @@ def _filter(spec: Any, cl: Any) -> dict[str, Any]:
         value = urlencode([(name, each) for name, each in given if name in own])
         options.append((value, choice["display"], choice["selected"]))
     chosen = any(value and selected for value, _, selected in options)
-    return {"title": spec.title, "options": options, "set": chosen}
+    return {
+        "title": spec.title,
+        "options": options,
+        "set": chosen,
+        "is_rare": not getattr(spec, "is_first", True),
+    }
 
 
 @register.filter

@@ -64,12 +64,17 @@ class Chosen:
         return f"{reverse('admin:usage_and_money')}?{urlencode(chosen)}"
 
     def calls(self, day: date) -> str:
-        """Returns the address of a day's calls; their list accepts one search word besides the person."""
-        scope = self.scope
-        word = scope.key_id or scope.client_id or scope.model
-        looked_for = {"user__id__exact": scope.user_id, "q": word}
-        begins = midnight(day)
-        return calls_between(begins, begins + timedelta(days=1), **looked_for)
+        """Returns the address of a day's calls, with the filters of this page."""
+        scope, begins = self.scope, midnight(day)
+        return calls_between(
+            begins,
+            begins + timedelta(days=1),
+            client=scope.client_id,
+            person=scope.user_id,
+            model=scope.model,
+            provider=scope.provider,
+            key=scope.key_id,
+        )
 
 
 def first_day(text: str, length: int) -> date | None:

@@ -2,8 +2,13 @@
 
 from typing import Any, NamedTuple
 
+from django.db.models import Value
+
 from accounts.models import Client, User
 from config.platform.declarations import Declarations
+
+# Of one group, as proposals of a form.
+MOST_NAMES = 200
 
 
 class Group(NamedTuple):
@@ -25,6 +30,21 @@ class Group(NamedTuple):
 
 groups: Declarations[Group] = Declarations(lambda group: group.by)
 groups.add(Group("client", Client), Group("person", User, is_offered=False))
+
+
+def names(*by: str) -> dict[str, list[str]]:
+    """Returns the first names of some groups, in one query."""
+    found: dict[str, list[str]] = {each: [] for each in by}
+    asked = [
+        group.model.objects.annotate(by=Value(each))
+        .order_by("name")
+        .values_list("by", "name")[:MOST_NAMES]
+        for each in by
+        if (group := groups.get(each))
+    ]
+    for each, name in asked[0].union(*asked[1:], all=True).order_by("by", "name") if asked else ():
+        found[each].append(name)
+    return found
 
 
 def names_of(by: str, keys: list[Any]) -> dict[Any, str]:

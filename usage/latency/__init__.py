@@ -1,0 +1,1 @@
+"""How long calls take and how many fail, by hour, model and provider."""
