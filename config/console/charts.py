@@ -14,7 +14,7 @@ from django.utils.text import slugify
 
 from config.console.tables import Table
 from config.console.template_tags import short
-from config.platform.money import DOLLAR, in_dollars
+from config.platform.money import DOLLAR, in_dollars, readable_dollars
 
 # Above each strip and below the last one, in pixels.
 GAP, AXIS = 14, 20
@@ -189,5 +189,5 @@ def days_axis(days: Sequence[date], *, today: date | None = None) -> list[str]:
 def written(value: int, unit: str) -> str:
     """Formats a number in a unit."""
     if unit == "money":
-        return in_dollars(value, 0 if value % DOLLAR == 0 else 2 if value >= DOLLAR // 100 else 4)
+        return readable_dollars(value) if value % DOLLAR else in_dollars(value, 0)
     return short(value) if unit == "tokens" else f"{value:,}"

@@ -21,7 +21,7 @@ from accounts.models import Session
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import ChoiceFilter, exact, moment, person, right, tokens
 from config.console.template_tags import cell, share
-from config.platform.money import in_dollars
+from config.platform.money import readable_dollars
 from usage.admin.call_story import ENDS, seconds, state_of, story
 from usage.admin.corrections import LowerCharge
 from usage.admin.export import lines
@@ -103,7 +103,7 @@ class UsageRecordAdmin(ExportedList, LargeList):
 
     @admin.display(description="cost")
     def costs(self, row: UsageRecord) -> str:
-        settled = "no price" if row.cost is None else in_dollars(row.cost, 4)
+        settled = "no price" if row.cost is None else readable_dollars(row.cost, 4)
         return right(settled if row.settled_at else "held")
 
     @admin.display(description="took")
