@@ -66,6 +66,7 @@
     if (!search) return;
     event.preventDefault();
     search.focus();
+    search.select();
   });
 
   document.getElementById("action-toggle")?.addEventListener("change", (event) => {
