@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts.admin.alert_email import SetAlertEmail
-from accounts.admin.audit import events_about
+from accounts.admin.audit import EVENTS_SHOWN, events_of_client, log_of_client
 from accounts.admin.joining import ImportPeople, InvitePeople
 from accounts.audit import Actor
 from accounts.models import Client, Session, User
@@ -145,6 +145,9 @@ class ClientAdmin(ConsoleAdmin):
     def people(self, client: Any) -> int:
         return int(client.people_count)
 
+    def audit_url(self, row: Client) -> str:
+        return log_of_client(row.pk)
+
     def page_context(self, request: HttpRequest, row: Client) -> dict[str, Any]:
         now = timezone.now()
         licence = getattr(row, "licence", None)
@@ -153,7 +156,7 @@ class ClientAdmin(ConsoleAdmin):
         budget = getattr(row, "budget", None)
         sees_usage = request.user.has_perm("usage.view_monthlyusage")
         licences: Any = self.admin_site.get_model_admin(Licence)
-        people, shown = people_of(row, by=request, now=now)
+        people, _ = people_of(row, by=request, now=now)
         return {
             "buttons": [
                 *self.buttons(request, row),
@@ -177,7 +180,7 @@ class ClientAdmin(ConsoleAdmin):
             "calls": RunningCall.objects.filter(user__client=row).select_related("user")[
                 :CALLS_SHOWN
             ],
-            "recent_events": events_about([row.pk, *(user.pk for user in shown)]),
+            "recent_events": events_of_client(row.pk)[:EVENTS_SHOWN],
         }
 
 
