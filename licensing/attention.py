@@ -1,10 +1,13 @@
 """Kinds of attention about licensing."""
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 
 from accounts.models import Client
+from config.console.template_tags import counted
 from config.platform.attention import Alert, Kind, Level, kinds
 from licensing.models import HeldSuspension, Licence, Standing
 
@@ -20,6 +23,17 @@ def ending(now: datetime) -> QuerySet[Licence]:
     return rows.order_by("grace_until", "operator_until")
 
 
+def with_people(rows: QuerySet[Any], now: datetime) -> QuerySet[Any]:
+    """The licences with the number of their people."""
+    return rows.annotate(whom=Count("client__users", filter=Q(client__users__erased_at=None)))
+
+
+def held(rows: QuerySet[Any], now: datetime) -> Iterator[Any]:
+    for each in rows:
+        each.whom = counted(len(each.licence_ids), "client")
+        yield each
+
+
 kinds.add(
     Kind(
         "clients", 90, "Clients", "accounts.view_client",
@@ -28,11 +42,11 @@ kinds.add(
     Kind(
         "suspensions", 110, "Clients", "licensing.view_heldsuspension",
         HeldSuspension.objects.filter(ended_at=None, confirmed_at=None), Level.ACT, "noticed_at",
-        acts="confirm",
+        acts="confirm", label="Confirm", then=held,
         alert=Alert("Compare with Stripe, then confirm.", "at once", is_mailed_by_rule=True),
     ),
     Kind(
         "licence", 120, "Clients", "licensing.view_licence", ending,
-        since="changed_at", acts="status",
+        since="changed_at", acts="status", label="Change status", then=with_people,
     ),
 )  # fmt: skip

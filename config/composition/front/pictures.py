@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from django.db.models import Count, Sum
+from django.db.models import Count, Q, Sum
 from django.db.models.functions import TruncDate, TruncHour
 from django.http import HttpRequest
 from django.urls import reverse
@@ -51,10 +51,14 @@ def calls(request: HttpRequest, now: datetime) -> Chart:
     hours = [this - HOUR * back for back in range(HOURS - 1, -1, -1)]
     lately = UsageRecord.objects.filter(opened_at__gte=hours[0]).order_by()
     counted = lately.values_list(TruncHour("opened_at", tzinfo=UTC))
-    rows = counted.annotate(number=SUMS["calls"], wrong=SUMS["errors"])
-    found = {hour: (number, wrong) for hour, number, wrong in rows}
-    number, wrong = ([found.get(hour, (0, 0))[which] for hour in hours] for which in (0, 1))
-    running = UsageRecord.objects.open().filter(expires_at__gt=now).count()
+    # No call runs for a day.
+    runs = Count("pk", filter=Q(state=UsageRecord.State.OPEN, expires_at__gt=now))
+    rows = counted.annotate(number=SUMS["calls"], wrong=SUMS["errors"], running=runs)
+    found = {hour: numbers for hour, *numbers in rows}
+    number, wrong, still = (
+        [found.get(hour, (0, 0, 0))[which] for hour in hours] for which in range(3)
+    )
+    running = sum(still)
     percent = 100 * sum(wrong) / (sum(number) or 1)
     words = [f"{hour:%H:%M}" if place % 6 == 0 else "" for place, hour in enumerate(hours[:-1])]
     return Chart(
