@@ -7,8 +7,7 @@ from typing import Any
 from django.db.models import Count, Q, QuerySet
 
 from accounts.models import Client
-from config.console.template_tags import counted
-from config.platform.attention import Alert, Kind, Level, kinds
+from config.platform.attention import Alert, Kind, Level, kinds, number_of
 from licensing.models import HeldSuspension, Licence, Standing
 
 GRACE_AHEAD = timedelta(days=14)
@@ -30,7 +29,7 @@ def with_people(rows: QuerySet[Any], now: datetime) -> QuerySet[Any]:
 
 def held(rows: QuerySet[Any], now: datetime) -> Iterator[Any]:
     for each in rows:
-        each.whom = counted(len(each.licence_ids), "client")
+        each.whom = number_of(len(each.licence_ids), "client")
         yield each
 
 

@@ -7,8 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery, Value
 
-from config.console.template_tags import counted
-from config.platform.attention import Door, Finding, Kind, Level, Rows, kinds
+from config.platform.attention import Door, Finding, Kind, Level, Rows, kinds, number_of
 from llmproxy.catalogue.health import Health, health_of
 from llmproxy.catalogue.member_names import member_warnings, settings_warnings
 from llmproxy.catalogue.vendors import fetching_warning
@@ -59,7 +58,7 @@ def unpriced_together(routes: list[Any]) -> Iterator[Finding]:
                 number=len(alike),
                 is_spare=is_spare,
                 route=alike[0],
-                whom=counted(alike[0].budgets, "client"),
+                whom=number_of(alike[0].budgets, "client"),
                 acts="" if len(alike) > 1 else "prices",
             )
 
@@ -84,7 +83,7 @@ def providers(now: datetime) -> Iterator[Finding]:
             next=_next(paused, routes, healths),
             route=next(iter(paused or own), None),
             level=Level.WATCH if health.answered else Level.ACT,
-            whom=counted(health.failed, "failure"),
+            whom=number_of(health.failed, "failure") if health.failed else "",
         )
 
 

@@ -161,7 +161,7 @@ class PersonFilter(LinkedFilter):
     caption = "{} and their sessions"
 
     def named(self, value: str) -> str:
-        return _name_of(User, value)
+        return _name_of(User.objects.all(), value)
 
     def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         person = uuid_in(value)
@@ -176,7 +176,7 @@ class ClientFilter(LinkedFilter):
     caption = "{} and its people"
 
     def named(self, value: str) -> str:
-        return _name_of(Client, value)
+        return _name_of(Client.objects.all(), value)
 
     def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         client = uuid_in(value)
@@ -240,7 +240,7 @@ class WhenFilter(admin.ListFilter):
 @admin.register(AuditEvent)
 class AuditEventAdmin(ExportedList):
     export_name = "audit"
-    list_display = ("told", "outcome", "changed", moment("at", "time"))
+    list_display = ("activity", "outcome", "changed", moment("at", "time"))
     # The sentence links the event and what it names.
     list_display_links = None
     list_filter = (
@@ -306,7 +306,7 @@ class AuditEventAdmin(ExportedList):
         return cell(Link(_short(event.target or event.target_id), page_of_target(event) or ""))
 
     @admin.display(description="activity")
-    def told(self, event: AuditEvent) -> str:
+    def activity(self, event: AuditEvent) -> str:
         """The sentence of an event: its actor, the act, and what the act was done to."""
         declared = ACTS.get(event.action)
         sentence = declared.sentence if declared else f"{event.action} {{}}"
@@ -321,20 +321,21 @@ class AuditEventAdmin(ExportedList):
         return cell([part for part in parts if part])
 
     @admin.display(description="result")
-    def outcome(self, event: AuditEvent) -> str:
+    def outcome(self, event: AuditEvent) -> str | None:
         found = (chip for end, chip in OUTCOMES.items() if event.action.endswith(end))
-        return cell(next(found, ""))
+        return cell(next(found, "")) or None
 
     @admin.display(description="details")
-    def changed(self, event: AuditEvent) -> str:
+    def changed(self, event: AuditEvent) -> str | None:
         why = format_html("“{}”", event.reason) if event.reason else ""
-        return format_html('<div class="changes">{} {}</div>', changes(event), why)
+        told = changes(event)
+        return format_html('<div class="changes">{} {}</div>', told, why) if told or why else None
 
 
-def _name_of(model: type[Client | User], value: str) -> str:
+def _name_of(rows: QuerySet[Any], value: str) -> str:
     """The name of a client or person by the text of an id; its beginning if there is none."""
     identity = uuid_in(value)
-    row = model._default_manager.filter(pk=identity).first() if identity else None  # noqa: SLF001 - documented
+    row = rows.filter(pk=identity).first() if identity else None
     return str(row) if row else _short(value)
 
 

@@ -33,7 +33,7 @@ FAILED_SHOWN = 20
 MOST_AT_ONCE = 1000
 # The chips of the package's statuses.
 STATES = {
-    "todo": Chip("under", "Waiting"),
+    "todo": Chip("over", "Waiting"),
     "doing": Chip("running", "Running"),
     "succeeded": Chip("well", "Done"),
     "failed": Chip("stopped", "Failed"),
@@ -165,6 +165,8 @@ def recipients(jobs: Iterable[ProcrastinateJob], *, by: HttpRequest) -> dict[int
     for job in jobs:
         to = job.args.get("user_id") or job.args.get("email") or job.args.get("to") or ""
         named[job.pk] = str(to[0] if isinstance(to, list) and to else to)
+    if not any(named.values()):
+        return dict.fromkeys(named, Link("", ""))
     ids = Q(pk__in=[each for each in map(uuid_in, named.values()) if each])
     forms = {to: email_form(to) for to in named.values()}
     mailboxes = Q(email__in=forms) | Q(email_form__in=forms.values())
@@ -212,8 +214,9 @@ class JobAdmin(ConsoleAdmin):
         found = super().get_changelist_instance(request)
         jobs = found.result_list
         whom = recipients(jobs, by=request)
-        ids = [job.pk for job in jobs]
-        events = ProcrastinateEvent.objects.filter(job__in=ids).order_by().values_list("job")
+        # The event of a job for later has the time of its first try.
+        past = ProcrastinateEvent.objects.filter(job__in=list(jobs), at__lte=timezone.now())
+        events = past.order_by().values_list("job")
         last = dict(events.annotate(last=Max("at")))
         for job in jobs:
             job.recipient, job.changed_at = whom[job.pk], last.get(job.pk)
@@ -251,23 +254,23 @@ class JobAdmin(ConsoleAdmin):
         return cell(STATES.get(job.status, job.status))
 
     @admin.display(description="for")
-    def whom(self, job: Any) -> str:
-        return cell(job.recipient)
+    def whom(self, job: Any) -> str | None:
+        return cell(job.recipient) or None
 
     @admin.display(description="attempts")
     def tries(self, job: ProcrastinateJob) -> str:
         return right(f"{job.attempts:,}")
 
     @admin.display(description="next try")
-    def due(self, job: ProcrastinateJob) -> str:
+    def due(self, job: ProcrastinateJob) -> str | None:
         if job.status != "todo":
-            return ""
+            return None
         waits = job.scheduled_at and job.scheduled_at > timezone.now()
         return instant(job.scheduled_at) if waits else "at once"
 
     @admin.display(description="last change")
-    def last(self, job: Any) -> str:
-        return instant(job.changed_at) if job.changed_at else ""
+    def last(self, job: Any) -> str | None:
+        return instant(job.changed_at) if job.changed_at else None
 
     def _failed(self, request: HttpRequest) -> Table:
         """Returns the latest failed jobs with their causes."""

@@ -29,7 +29,7 @@ NOTHING = "–"
 # The thresholds in percent of each kind and shape.
 SHARES = ((100, "over", "octagon"), (80, "near", "triangle"), (0, "under", ""))
 ROW_LINK = re.compile(r'(?s)<a href="/admin/(\w+)/(\w+)/[^"]+/change/[^"]*"[^>]*>(.*?)</a>')
-INSTANT = re.compile(r"\A(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z\Z")
+INSTANT = re.compile(r"\A(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)\Z")
 
 
 @register.simple_tag

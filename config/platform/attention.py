@@ -23,6 +23,11 @@ Finding = SimpleNamespace
 Rows = QuerySet[Any] | Iterable[Any]
 
 
+def number_of(number: int, noun: str) -> str:
+    """A number with its noun, for ``whom``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 class Level(IntEnum):
     ACT = 0
     WATCH = 1

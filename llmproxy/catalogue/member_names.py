@@ -60,7 +60,7 @@ def member_warnings() -> list[str]:
 
 
 def settings_warnings() -> Iterator[str]:
-    """Those about ``LLM_MEMBERS``."""
+    """The warnings about ``LLM_MEMBERS``."""
     return _warnings("LLM_MEMBERS", settings.LLM_MEMBERS)
 
 

@@ -175,7 +175,7 @@ def test_graces_decisions_and_overrides_that_end_soon_need_attention(
 def test_a_held_suspension_needs_attention(world: World, act: Any, now: datetime) -> None:
     HeldSuspension.objects.create(job="expire_grace", licence_ids=[1, 2], clients=2, noticed_at=now)
     item = one(now, "suspensions")
-    assert str(item) == "expire_grace waits for you: it would suspend 2 of 2 clients."
+    assert str(item) == "2 suspensions wait for you: 2 of 2 clients at once."
     assert (item.whom, act(item, now=now)) == ("2 clients", "Confirm")
 
 

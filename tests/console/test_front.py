@@ -96,9 +96,9 @@ def test_jobs_that_failed_or_wait_too_long_are_counted(signing_key: None, now: d
 def test_operators_who_belong_to_a_client_are_listed(
     console: Browser, user: User, now: datetime
 ) -> None:
-    assert "belong to a client" not in troubles(now)
+    assert "to a client" not in troubles(now)
     make_operator_of_a_client(user)
-    assert "1 operator who belong to a client, as nobody new can." in troubles(now)
+    assert "1 operator belongs to a client, which nobody new can." in troubles(now)
     listed = console.get(reverse("admin:accounts_operator_changelist"), {"client": "some"})
     assert listed.context["cl"].result_count == 1
     assert user.email in listed.content.decode()
@@ -208,7 +208,7 @@ def test_pictures_show_the_month_the_day_and_two_weeks(
     assert money.legend[0][1].startswith("$2.50, forecast $2.50")
     assert money.strips[0].bars[now.day - 1].value == 2_500_000
     assert [bar.value for bar in calls.strips[0].bars][-2:] in ([0, 16], [16, 0])
-    assert calls.legend[1][1] == "1 errors, 6.2 %"
+    assert calls.legend[1][1] == "1 error, 6.2 %"
     assert sign_ins.strips[0].bars[-1].value == 3
     assert sign_ins.legend[1][1] == "7 refused, 7 today"
     for chart in (money, calls):

@@ -84,15 +84,15 @@ class RefusalAdmin(LargeList):
         return cell(Link(str(row.user), page_of(row.user)))
 
     @admin.display(description="client")
-    def client(self, row: Refusal) -> str:
+    def client(self, row: Refusal) -> str | None:
         """The client at the time."""
         known = hasattr(row, "of_client")
         client = row.of_client if known else Client.objects.filter(pk=row.client_id).first()
-        return cell(Link(str(client), page_of(client))) if client else ""
+        return cell(Link(str(client), page_of(client))) if client else None
 
     @admin.display(description="details")
     def left(self, row: Refusal) -> str:
-        """What the request needed and what was left of which cap; for any other reason what the person read."""
+        """The tokens that a request needed and that were left; for other reasons the sentence that the person read."""
         said = said_of(row.numbers) if row.numbers.keys() & CAUSES else ""
         return said or shown_for(row)
 

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from accounts.models import Session
 from config.console.charts import Bar, Chart, Strip, days_axis, written
-from config.console.template_tags import dollars, short
+from config.console.template_tags import counted, dollars, short
 from usage.models import Refusal, UsageRecord
 from usage.periods import Period, midnight
 from usage.spending.addresses import calls_between
@@ -50,10 +50,10 @@ def calls(request: HttpRequest, now: datetime) -> Chart:
     this = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     hours = [this - HOUR * back for back in range(HOURS - 1, -1, -1)]
     lately = UsageRecord.objects.filter(opened_at__gte=hours[0]).order_by()
-    counted = lately.values_list(TruncHour("opened_at", tzinfo=UTC))
+    by_hour = lately.values_list(TruncHour("opened_at", tzinfo=UTC))
     # No call runs for a day.
     runs = Count("pk", filter=Q(state=UsageRecord.State.OPEN, expires_at__gt=now))
-    rows = counted.annotate(number=SUMS["calls"], wrong=SUMS["errors"], running=runs)
+    rows = by_hour.annotate(number=SUMS["calls"], wrong=SUMS["errors"], running=runs)
     found = {hour: numbers for hour, *numbers in rows}
     number, wrong, still = (
         [found.get(hour, (0, 0, 0))[which] for hour in hours] for which in range(3)
@@ -72,8 +72,8 @@ def calls(request: HttpRequest, now: datetime) -> Chart:
         note="last 24 hours, UTC",
         href=reverse("admin:usage_usagerecord_changelist"),
         legend=[
-            ("first", f"{sum(number):,} calls, {running:,} running"),
-            ("errors", f"{sum(wrong):,} errors, {percent:.1f} %"),
+            ("first", f"{counted(sum(number), 'call')}, {running:,} running"),
+            ("errors", f"{counted(sum(wrong), 'error')}, {percent:.1f} %"),
         ],
     )
 
@@ -103,7 +103,7 @@ def sign_ins(request: HttpRequest, now: datetime) -> Chart:
         note="last 14 days",
         href=reverse("admin:accounts_session_changelist"),
         legend=[
-            ("first", f"{sum(columns[0]):,} sign-ins"),
+            ("first", counted(sum(columns[0]), "sign-in")),
             ("errors", f"{sum(columns[1]):,} refused, {refused.get(today, 0):,} today"),
         ],
     )
