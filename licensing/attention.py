@@ -22,7 +22,7 @@ def ending(now: datetime) -> QuerySet[Licence]:
     return rows.order_by("grace_until", "operator_until")
 
 
-def with_people(rows: QuerySet[Any], now: datetime) -> QuerySet[Any]:
+def with_people(rows: QuerySet[Licence], now: datetime) -> QuerySet[Any]:
     """The licences with the number of their people."""
     return rows.annotate(whom=Count("client__users", filter=Q(client__users__erased_at=None)))
 

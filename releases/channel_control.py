@@ -32,7 +32,8 @@ def refuse_halted(channel: str) -> None:
 def earlier(channel: str) -> list[Publication]:
     """The publications to roll back to: the last of each release but the current one, newest first."""
     wanted = Publication.objects.of(channel).wanted().defer("signature", "release__manifest")
-    current, last = None, {}
+    current: int | None = None
+    last: dict[int, Publication] = {}
     for each in wanted:
         current = current or each.release_id
         if each.stored_at is not None:

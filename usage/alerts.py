@@ -266,8 +266,8 @@ def people_near_caps(now: datetime) -> list[Near]:
     """The people who have used 80 % of a cap or more, or whose calls a cap refused today; reached ones first."""
     noted = _noted(now)
     period, caps = Period.of(now), effective_of_all(user_ids=noted, now=now) if noted else {}
-    months = MonthlyUsage.objects.filter(user__in=caps, period=period.month) if caps else ()
-    months = months.select_related("user") if caps else ()
+    # Nobody costs no query.
+    months = MonthlyUsage.objects.filter(user__in=caps, period=period.month).select_related("user")
     shares = [
         max(known, key=lambda each: each.used / each.cap)
         for month in months

@@ -84,7 +84,7 @@ class RefusalAdmin(LargeList):
         return cell(Link(str(row.user), page_of(row.user)))
 
     @admin.display(description="client")
-    def client(self, row: Refusal) -> str | None:
+    def client(self, row: Any) -> str | None:
         """The client at the time."""
         known = hasattr(row, "of_client")
         client = row.of_client if known else Client.objects.filter(pk=row.client_id).first()

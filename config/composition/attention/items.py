@@ -57,7 +57,7 @@ def _probe(kind: Kind, rows: QuerySet[Any]) -> QuerySet[Any]:
     if kind.shown:
         return rows.values_list(name, Value(1), NO_TIME)[:1]
     since = NO_TIME if kind.since == "since" else Min(kind.since)
-    counted = rows.values(kind=name).annotate(number=Count("pk"), beginning=since)
+    counted: QuerySet[Any] = rows.values(kind=name).annotate(number=Count("pk"), beginning=since)
     return counted.values_list("kind", "number", "beginning")
 
 
