@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.db.models import CharField, OuterRef, QuerySet, Subquery, UUIDField
+from django.db.models.functions import Cast
 
 from accounts import forwarding
 from accounts.models import AuditEvent, ConnectionRevocation, Operator, Role, Session, SigningKey
@@ -31,13 +31,12 @@ def reuses(now: datetime) -> QuerySet[AuditEvent]:
     return AuditEvent.objects.filter(action=reuse.ACTION, at__gt=now - SHOWN_FOR)
 
 
-def reused(events: QuerySet[AuditEvent], now: datetime) -> list[Session]:
+def reused(events: QuerySet[AuditEvent], now: datetime) -> QuerySet[Session]:
     """The sessions of events of reuse, with when it was; the latest first."""
-    at = dict(events.order_by("at").values_list("target_id", "at"))
-    rows: Any = Session.objects.filter(pk__in=at).select_related("user")
-    for each in rows:
-        each.since = at[str(each.pk)]
-    return sorted(rows, key=lambda each: each.since, reverse=True)
+    of = events.filter(target_id=Cast(OuterRef("pk"), CharField())).order_by("-at")
+    ids = events.order_by().values(session=Cast("target_id", UUIDField()))
+    rows = Session.objects.filter(pk__in=ids).annotate(since=Subquery(of.values("at")[:1]))
+    return rows.select_related("user").order_by("-since")
 
 
 SESSIONS = "Sessions & keys"
@@ -54,7 +53,7 @@ kinds.add(
     ),
     Kind(
         "reuse", 80, SESSIONS, "accounts.view_session", reuses, Level.ACT,
-        on="user", acts="revoke", whom=ONE_PERSON, client="user.client_id", then=reused,
+        on="user", acts="revoke", label="End sessions", whom=ONE_PERSON, client="user.client_id", then=reused,
         alert=Alert("Ask the person, then end all sessions.", "at once, for a day", is_mailed_by_rule=True),
     ),
     Kind(

@@ -32,10 +32,11 @@ class Work(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job, named like its command."""
+    """A job, named like its command; ``title`` says to operators what it does."""
 
     name: str
     work: Work
+    title: str = ""
 
 
 class End(StrEnum):

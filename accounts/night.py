@@ -29,5 +29,5 @@ def _prune_refresh_tokens(*, by: Actor, now: datetime, dry_run: bool) -> str:
     )
 
 
-PRUNE_AUDIT_LOG = Job("prune_audit_log", _prune_audit_log)
-PRUNE_REFRESH_TOKENS = Job("prune_refresh_tokens", _prune_refresh_tokens)
+PRUNE_AUDIT_LOG = Job("prune_audit_log", _prune_audit_log, "Remove old audit events")
+PRUNE_REFRESH_TOKENS = Job("prune_refresh_tokens", _prune_refresh_tokens, "Remove ended sessions")

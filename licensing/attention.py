@@ -8,7 +8,7 @@ from django.db.models import Count, F, Q, QuerySet
 
 from accounts.models import Client
 from accounts.seats import refused_since
-from config.platform.attention import Alert, Finding, Kind, Level, kinds
+from config.platform.attention import Alert, Finding, Kind, Level, kinds, number_of
 from licensing.models import HeldSuspension, Licence, Standing
 
 GRACE_AHEAD = timedelta(days=14)
@@ -35,6 +35,17 @@ def without_seats(now: datetime) -> Iterator[Finding]:
         )
 
 
+def with_people(rows: QuerySet[Licence], now: datetime) -> QuerySet[Any]:
+    """The licences with the number of their people."""
+    return rows.annotate(whom=Count("client__users", filter=Q(client__users__erased_at=None)))
+
+
+def held(rows: QuerySet[Any], now: datetime) -> Iterator[Any]:
+    for each in rows:
+        each.whom = number_of(len(each.licence_ids), "client")
+        yield each
+
+
 kinds.add(
     Kind(
         "clients", 90, "Clients", "accounts.view_client",
@@ -43,16 +54,16 @@ kinds.add(
     Kind(
         "suspensions", 110, "Clients", "licensing.view_heldsuspension",
         HeldSuspension.objects.filter(ended_at=None, confirmed_at=None), Level.ACT, "noticed_at",
-        acts="confirm",
+        acts="confirm", label="Confirm", then=held,
         alert=Alert("Compare with Stripe, then confirm.", "at once", is_mailed_by_rule=True),
     ),
     Kind(
         "seats", 115, "Clients", "licensing.view_licence", without_seats, on="licence",
-        acts="terms",
+        acts="terms", label="Change terms", client="client.pk",
         alert=Alert("Raise the seats, or disable somebody.", "at once, for a day"),
     ),
     Kind(
         "licence", 120, "Clients", "licensing.view_licence", ending,
-        since="changed_at", acts="status", client="client_id",
+        since="changed_at", acts="status", label="Change status", client="client_id", then=with_people,
     ),
 )  # fmt: skip

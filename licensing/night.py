@@ -36,5 +36,5 @@ def _expire(*, by: Actor, now: datetime, dry_run: bool) -> str:
     return str(billing.expire_grace(queries=_queries(), by=by, now=now, dry_run=dry_run))
 
 
-SYNC_SUBSCRIPTIONS = Job(billing.SYNC, _sync)
-EXPIRE_GRACE = Job(billing.EXPIRE, _expire)
+SYNC_SUBSCRIPTIONS = Job(billing.SYNC, _sync, "Read licences from Stripe")
+EXPIRE_GRACE = Job(billing.EXPIRE, _expire, "Suspend clients whose grace period is over")

@@ -10,7 +10,12 @@ from licensing.licences import expire_operator_decisions
 from licensing.suspension_guard import SuspensionsHeld
 
 
-@periodic("* * * * *", name="licensing.end_words", queue="licensing")
+@periodic(
+    "* * * * *",
+    name="licensing.end_words",
+    title="End expired decisions and grace periods",
+    queue="licensing",
+)
 def expire_decisions(timestamp: int) -> None:
     """Every minute: ends operators' statuses and graces whose time is over."""
     now, by = database_now(), Actor(name="the worker, every minute")

@@ -21,5 +21,5 @@ def _prune_keys(*, by: Actor, now: datetime, dry_run: bool) -> str:
     return f"{keys} personal keys over for {OVER_KEPT.days} days {done}"
 
 
-LEARN_TOKEN_FACTORS = Job("learn_token_factors", _learn)
-PRUNE_PERSONAL_KEYS = Job("prune_personal_keys", _prune_keys)
+LEARN_TOKEN_FACTORS = Job("learn_token_factors", _learn, "Learn token factors")
+PRUNE_PERSONAL_KEYS = Job("prune_personal_keys", _prune_keys, "Remove ended personal keys")

@@ -31,11 +31,13 @@ def refuse_halted(channel: str) -> None:
 
 def earlier(channel: str) -> list[Publication]:
     """The publications to roll back to: the last of each release but the current one, newest first."""
-    stored = Publication.objects.of(channel).stored().defer("signature", "release__manifest")
-    current = Publication.objects.of(channel).wanted().values_list("release_id", flat=True).first()
+    wanted = Publication.objects.of(channel).wanted().defer("signature", "release__manifest")
+    current: int | None = None
     last: dict[int, Publication] = {}
-    for each in stored:
-        last.setdefault(each.release_id, each)
+    for each in wanted:
+        current = current or each.release_id
+        if each.stored_at is not None:
+            last.setdefault(each.release_id, each)
     return [each for release, each in last.items() if release != current]
 
 

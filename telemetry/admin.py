@@ -12,13 +12,14 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
-from django.utils.html import format_html
 
 from accounts.admin.exports import ExportedList
 from accounts.audit import record
 from accounts.models import Client, User
 from config.console.base import uuid_in
 from config.console.lists.columns import ChoiceFilter, moment
+from config.console.tables import Link
+from config.console.template_tags import cell, short_id
 from telemetry.export import lines
 from telemetry.models import Event
 from telemetry.volumes import REST, volumes
@@ -78,11 +79,11 @@ class EventAdmin(ExportedList):
     list_display = (
         moment("received_at"),
         "name",
-        "app",
-        "shell_version",
-        moment("occurred_at"),
-        "client",
+        "program",
+        "version",
         "person",
+        "client",
+        moment("occurred_at"),
     )
     list_filter = (DayFilter, NameFilter, AppFilter, VersionFilter)
     sortable_by = ()
@@ -90,7 +91,7 @@ class EventAdmin(ExportedList):
     search_help_text = "The id of an event."
     uuid_fields = ("event_id",)
     fields = ("event_id", *list_display, "properties")
-    readonly_fields = ("client", "person")
+    readonly_fields = ("program", "version", "client", "person")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """With names for operators who may look them up; others and the files of events have ids."""
@@ -101,6 +102,14 @@ class EventAdmin(ExportedList):
             emails = User.objects.filter(pk=OuterRef("user_id")).values("email")
             rows = rows.annotate(client_name=Subquery(names), person_email=Subquery(emails))
         return rows
+
+    @admin.display(description="app")
+    def program(self, event: Any) -> str:
+        return event.app or "the shell itself"
+
+    @admin.display(description="shell version")
+    def version(self, event: Any) -> str:
+        return event.shell_version or "not said"
 
     @admin.display(description="client")
     def client(self, event: Any) -> str:
@@ -148,9 +157,9 @@ class EventAdmin(ExportedList):
 
 
 def link_of(model: str, key: UUID, name: str | None) -> str:
-    """A link to a client or person by name; the id of one who is gone."""
+    """A link to a client or person by name; the beginning of the id of one who is gone or may not be looked up."""
     page = reverse(f"admin:accounts_{model}_change", args=[key])
-    return format_html('<a href="{}">{}</a>', page, name) if name else str(key)
+    return cell(Link(name, page)) if name else short_id(key)
 
 
 def _last_days() -> list[str]:

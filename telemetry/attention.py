@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from django.conf import settings
-from django.db.models import F, QuerySet
+from django.db.models import Count, F, Q, QuerySet
 
 from accounts.models import Client
 from config.platform.attention import Alert, Finding, Kind, kinds
@@ -18,10 +18,11 @@ def full(now: datetime) -> QuerySet[Client]:
 
 
 def refused(clients: QuerySet[Client], now: datetime) -> Iterator[Finding]:
-    for client in clients:
+    for client in clients.annotate(people=Count("users", filter=Q(users__erased_at=None))):
         # A name of each day: operators are notified of the next one too.
         day = now.astimezone(UTC).date()
-        yield Finding(pk=f"{client.pk} {day}", client=client, megabytes=settings.TELEMETRY_DAILY_MB)
+        full = {"client": client, "megabytes": settings.TELEMETRY_DAILY_MB, "whom": client.people}
+        yield Finding(pk=f"{client.pk} {day}", **full)
 
 
 kinds.add(

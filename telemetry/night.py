@@ -21,5 +21,5 @@ def _count_telemetry(*, by: Actor, now: datetime, dry_run: bool) -> str:
     return f"{done.events} events of {done.days} days {what}"
 
 
-COUNT_TELEMETRY = Job("count_telemetry", _count_telemetry)
-PRUNE_TELEMETRY = Job("prune_telemetry", _prune_telemetry)
+COUNT_TELEMETRY = Job("count_telemetry", _count_telemetry, "Count telemetry by version")
+PRUNE_TELEMETRY = Job("prune_telemetry", _prune_telemetry, "Remove old telemetry")

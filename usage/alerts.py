@@ -14,13 +14,13 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Count, Q, QuerySet
+from django.db.models import BigIntegerField, Count, Min, Q, QuerySet, Sum, Value
 
 from accounts.models import Client, User
 from usage import mails
 from usage.limits import LEAST_OUTPUT, Caps, effective_of_all, small_prompt
-from usage.models import Alert, MonthlyUsage, UsageRecord
-from usage.periods import Period
+from usage.models import Alert, MonthlyUsage, Refusal, UsageRecord
+from usage.periods import Period, midnight
 from usage.settlement import SHARE_PERCENT
 
 PERCENTILE = 95
@@ -35,6 +35,8 @@ MOST_UNREAD = 2
 # Of so many alerts, the newest, people are compared with their caps.
 COMPARED = 500
 _OF_CAPS = [each for each in Alert.Kind if each.startswith(("input", "output", "day"))]
+# The codes of refusals by them.
+_BY_CAPS = ("monthly_cap_exceeded", "daily_limit_reached")
 HOUR = timedelta(hours=1)
 GATHERED_FOR = timedelta(minutes=15)
 
@@ -238,7 +240,10 @@ def _with_people(alerts: list[Alert]) -> list[Alert]:
 
 
 class Near(NamedTuple):
-    """A person's greatest share of a cap, in tokens, and when operators were first told of it."""
+    """A person's greatest share of a cap, in tokens, and since when operators or the person know of it.
+
+    ``refused`` is the number of today's calls that caps refused.
+    """
 
     user: User
     since: datetime
@@ -246,6 +251,7 @@ class Near(NamedTuple):
     used: int
     cap: int
     least: int
+    refused: int
 
     @property
     def percent(self) -> int:
@@ -256,38 +262,53 @@ class Near(NamedTuple):
         return self.cap - self.used < self.least
 
 
-def cap_alerts(now: datetime) -> QuerySet[Alert]:
-    """The alerts of this month about caps, and of today about the daily limit: everybody near one has one."""
-    period = Period.of(now)
-    lately = Q(told_at=None) | Q(told_at__gte=period.month_start)
-    return Alert.objects.filter(lately, kind__in=_OF_CAPS, period__in=(period.month, period.day))
-
-
-def near_caps(alerts: QuerySet[Alert], now: datetime) -> list[Near]:
-    """The people of these alerts who have used 80 % of a cap or more; reached ones first, then the latest."""
-    period = Period.of(now)
-    newest = alerts.order_by("-noticed_at").values_list("user", "noticed_at")[:COMPARED]
-    since = {user: at for user, at in newest if user is not None}
-    caps = effective_of_all(user_ids=since, now=now)
+def people_near_caps(now: datetime) -> list[Near]:
+    """The people who have used 80 % of a cap or more, or whose calls a cap refused today; reached ones first."""
+    noted = _noted(now)
+    period, caps = Period.of(now), effective_of_all(user_ids=noted, now=now) if noted else {}
+    # Nobody costs no query.
     months = MonthlyUsage.objects.filter(user__in=caps, period=period.month).select_related("user")
     shares = [
         max(known, key=lambda each: each.used / each.cap)
         for month in months
-        if (known := _shares_of(month, caps[month.user_id], since[month.user_id], period))
+        if (known := list(_shares_of(month, caps[month.user_id], *noted[month.user_id], period)))
     ]
-    near = [each for each in shares if each.percent >= SHARE_PERCENT]
+    near = [each for each in shares if each.percent >= SHARE_PERCENT or each.refused]
     return sorted(near, key=lambda each: (each.is_reached, each.since), reverse=True)
 
 
-def _shares_of(month: MonthlyUsage, caps: Caps, since: datetime, period: Period) -> list[Near]:
-    today = month.day_used if month.day == period.day else 0
-    found = (
-        ("cap of input tokens", month.input_used, caps.input, small_prompt),
-        ("cap of output tokens", month.output_used, caps.output, lambda _: LEAST_OUTPUT),
-        ("daily limit", today, caps.day, small_prompt),
+def _noted(now: datetime) -> dict[UUID, tuple[datetime, int]]:
+    """The people of this month's alerts about caps and of today's refusals by caps: since when, and refused calls."""
+    period = Period.of(now)
+    lately = Q(told_at=None) | Q(told_at__gte=period.month_start)
+    alerts = Alert.objects.filter(lately, kind__in=_OF_CAPS, period__in=(period.month, period.day))
+    newest = alerts.order_by("-noticed_at")
+    none = Value(0, output_field=BigIntegerField())
+    refusals = Refusal.objects.filter(code__in=_BY_CAPS, minute__gte=midnight(period.day))
+    people = refusals.exclude(user=None).order_by().values_list("user")
+    numbers = people.annotate(
+        since=Min("minute"), number=Sum("number", output_field=BigIntegerField())
     )
-    return [
-        Near(month.user, since, what, used, cap, least(cap))
-        for what, used, cap, least in found
-        if cap
-    ]
+    rows = newest.values_list("user", "noticed_at", none)[:COMPARED].union(
+        numbers.order_by("-since")[:COMPARED], all=True
+    )
+    noted: dict[UUID, tuple[datetime, int]] = {}
+    for user_id, since, number in rows:
+        if user_id is not None:
+            at, refused = noted.get(user_id, (since, 0))
+            noted[user_id] = min(at, since), refused + number
+    return noted
+
+
+def _shares_of(
+    month: MonthlyUsage, caps: Caps, since: datetime, refused: int, period: Period
+) -> Iterator[Near]:
+    today = month.day_used if month.day == period.day else 0
+    of_month = f"{period.month:%B}’s"
+    for what, used, cap, least in (
+        (f"{of_month} input cap", month.input_used, caps.input, small_prompt),
+        (f"{of_month} output cap", month.output_used, caps.output, lambda _: LEAST_OUTPUT),
+        ("today’s limit", today, caps.day, small_prompt),
+    ):
+        if cap:
+            yield Near(month.user, since, what, used, cap, least(cap), refused)

@@ -6,9 +6,9 @@ from typing import Any
 
 from django.db.models import Count, Q, QuerySet
 
-from config.platform.attention import ONE_PERSON, Finding, Kind, Level, kinds
+from config.platform.attention import ONE_PERSON, Door, Finding, Kind, Level, kinds
 from config.platform.attention import Alert as Notified
-from usage.alerts import cap_alerts, near_caps
+from usage.alerts import people_near_caps
 from usage.models import Alert, Budget, Override, Stop, UsageRecord
 from usage.periods import Period
 from usage.spending.budgets import percent_of, warned
@@ -17,6 +17,8 @@ OVERRIDE_AHEAD = timedelta(days=3)
 SHOWN_FOR = timedelta(days=1)
 # A worker settles abandoned calls every minute.
 SWEEP_OVERDUE = timedelta(minutes=3)
+# The people at a cap or near one who are named.
+CAPS_SHOWN = 5
 
 
 def warned_budgets(now: datetime) -> QuerySet[Budget]:
@@ -36,10 +38,20 @@ def budgets(rows: QuerySet[Budget], now: datetime) -> list[Budget]:
     return sorted(found, key=lambda each: each.level)
 
 
-def caps(alerts: QuerySet[Alert], now: datetime) -> Iterator[Finding]:
-    for near in near_caps(alerts, now):
-        level = Level.ACT if near.is_reached else Level.WATCH
+def caps(now: datetime) -> Iterator[Finding]:
+    for near in people_near_caps(now):
+        level = Level.ACT if near.is_reached or near.refused else Level.WATCH
         yield Finding(pk=near.user.pk, near=near, since=near.since, level=level)
+
+
+def allowance(cap: Finding) -> Door:
+    """The page that grants a person at a cap an extra allowance."""
+    return Door("Raise cap", *OVERRIDE, f"user={cap.near.user.pk}&on_top=yes")
+
+
+def another(override: Override) -> Door:
+    """The page that grants a person another override."""
+    return Door("Extend", *OVERRIDE, f"user={override.user_id}")
 
 
 def overrides(now: datetime) -> QuerySet[Override]:
@@ -59,7 +71,7 @@ def abandoned(now: datetime) -> QuerySet[UsageRecord]:
 def recent(now: datetime) -> QuerySet[Alert]:
     lately = Q(told_at=None) | Q(told_at__gt=now - SHOWN_FOR)
     of = (Alert.Kind.ABANDONED, Alert.Kind.REPORT, Alert.Kind.UNREAD)
-    return Alert.objects.filter(lately, kind__in=of).select_related("user")
+    return Alert.objects.filter(lately, kind__in=of).select_related("user__model_calls_stop")
 
 
 def unusual(alerts: QuerySet[Any], now: datetime) -> Iterator[Any]:
@@ -69,6 +81,7 @@ def unusual(alerts: QuerySet[Any], now: datetime) -> Iterator[Any]:
         yield each
 
 
+OVERRIDE = ("usage.override_add", "usage_override_add")
 LIMITS, ALERT = "Limits & budgets", "usage.view_alert"
 kinds.add(
     Kind(
@@ -79,16 +92,17 @@ kinds.add(
         ),
     ),
     Kind(
-        "cap", 140, LIMITS, ALERT, cap_alerts,
-        whom=ONE_PERSON, client="near.user.client_id", then=caps,
+        "cap", 140, LIMITS, ALERT, caps,
+        whom=ONE_PERSON, client="near.user.client_id", shown=CAPS_SHOWN, door=allowance,
     ),
     Kind(
         "override", 150, LIMITS, "usage.view_override", overrides,
-        since="starts_at", whom=ONE_PERSON, client="user.client_id",
+        since="starts_at", whom=ONE_PERSON, client="user.client_id", door=another,
     ),
     Kind(
         "stopped", 160, "People", "usage.view_stop", stops,
-        since="stopped_at", on="user", acts="restart_calls", whom=ONE_PERSON, client="user.client_id",
+        since="stopped_at", on="user", acts="restart_calls", label="Restart", whom=ONE_PERSON,
+        client="user.client_id",
     ),
     Kind(
         "calls", 170, "Calls", "usage.view_runningcall", abandoned,
@@ -96,6 +110,7 @@ kinds.add(
     ),
     Kind(
         "alert", 180, "Calls", ALERT, recent,
-        since="noticed_at", on="user", whom=ONE_PERSON, client="user.client_id", then=unusual,
+        since="noticed_at", on="user", label="Stop calls", whom=ONE_PERSON, client="user.client_id",
+        then=unusual,
     ),
 )  # fmt: skip

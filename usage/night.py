@@ -19,5 +19,5 @@ def _prune(*, by: Actor, now: datetime, dry_run: bool) -> str:
     return f"{removed} refusals {'would be removed' if dry_run else 'removed'}"
 
 
-CHECK_USAGE_ALERTS = Job("check_usage_alerts", _check)
-PRUNE_REFUSALS = Job("prune_refusals", _prune)
+CHECK_USAGE_ALERTS = Job("check_usage_alerts", _check, "Check shares of caps")
+PRUNE_REFUSALS = Job("prune_refusals", _prune, "Remove old refusals")

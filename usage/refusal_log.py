@@ -65,6 +65,9 @@ def note(refused: Refused) -> None:
     row.numbers = {name: told[name] for name in NUMBERS if name in told} | {
         name: problem.headers[head] for name, head in LEFT.items() if head in problem.headers
     }
+    if "cap" in told or "requested" in told:
+        # The sentence of a cap has numbers, and nothing of the request.
+        row.numbers["detail"] = problem.detail
     if len(row.request_ids) < MOST_IDS:
         row.request_ids.append(refused.request_id)
 

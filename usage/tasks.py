@@ -10,13 +10,19 @@ from usage.settlement import settle_abandoned
 from usage.spending import budgets, daily
 
 
-@periodic("* * * * *", name="usage.settle_abandoned", queue="usage", priority=URGENT)
+@periodic(
+    "* * * * *",
+    name="usage.settle_abandoned",
+    title="Settle the calls of dead processes",
+    queue="usage",
+    priority=URGENT,
+)
 def settle_abandoned_calls(timestamp: int) -> None:
     """Settles the calls of dead processes, every minute."""
     settle_abandoned(now=database_now())
 
 
-@periodic("* * * * *", name="usage.tell", queue="usage")
+@periodic("* * * * *", name="usage.tell", title="Mail usage alerts", queue="usage")
 def tell(timestamp: int) -> None:
     """Looks for abandoned calls and mails the waiting usage alerts to operators, every minute."""
     now = timezone.now()
@@ -24,25 +30,31 @@ def tell(timestamp: int) -> None:
     alerts.mail_waiting(now=now)
 
 
-@periodic("* * * * *", name="usage.watch_budgets", queue="usage", priority=URGENT)
+@periodic(
+    "* * * * *",
+    name="usage.watch_budgets",
+    title="Sum what budgeted clients have spent",
+    queue="usage",
+    priority=URGENT,
+)
 def watch_budgets(timestamp: int) -> None:
     """Sums what budgeted clients have spent, every minute."""
     budgets.watch(now=database_now())
 
 
-@periodic("* * * * *", name="usage.count_days", queue="usage")
+@periodic("* * * * *", name="usage.count_days", title="Count daily usage", queue="usage")
 def count_days(timestamp: int) -> None:
     """Counts the ledger into daily usage, every minute."""
     daily.count_days(now=database_now())
 
 
-@periodic("* * * * *", name="usage.count_latency", queue="usage")
+@periodic("* * * * *", name="usage.count_latency", title="Count latency and errors", queue="usage")
 def count_latency(timestamp: int) -> None:
     """Counts the latency and errors of the latest hours, every minute."""
     hours.count_hours(now=database_now())
 
 
-@periodic("41 * * * *", name="usage.prune_refusals", queue="usage")
+@periodic("41 * * * *", name="usage.prune_refusals", title="Remove old refusals", queue="usage")
 def prune_refusals(timestamp: int) -> None:
     """Keeps to the bound of refusals, every hour: within a day shells that are refused each minute go far beyond it."""
     refusal_log.prune(now=database_now())

@@ -10,18 +10,22 @@ from uuid import UUID
 
 from django.contrib import admin
 from django.contrib.postgres.search import SearchQuery
-from django.db.models import Q, QuerySet
+from django.db.models import CharField, Q, QuerySet
+from django.db.models.functions import Cast
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse, reverse_lazy
 from django.utils.html import format_html
 
 from accounts.admin.exports import ExportedList
 from accounts.audit import record
-from accounts.models import AuditEvent, Session
+from accounts.models import AuditEvent, Client, Session, User
 from accounts.models.audit import AUDIT_WORDS
 from config.console.base import MOST_SEARCHED, uuid_in
 from config.console.lists.columns import ChoiceFilter, moment
-from config.console.template_tags import changes
+from config.console.navigation import page_of
+from config.console.tables import Chip, Link
+from config.console.template_tags import cell, changes
+from config.platform.acts import ACTS
 from config.platform.exports import lines, pages
 
 # The newest events whose subjects and actions the filters offer.
@@ -58,6 +62,15 @@ PAGES = {
     "signing_key": "accounts_signingkey",
     "user": "accounts_user",
 }
+# The chip of an event that is no ordinary act, by the end of its action.
+OUTCOMES = {
+    "refused": Chip("refused", "Refused"),
+    "reused": Chip("refused", "Reused"),
+    "failed": Chip("stopped", "Failed"),
+    "given_up": Chip("stopped", "Given up"),
+    "by_hand": Chip("watch", "By hand"),
+    "raised": Chip("watch", "Alert"),
+}
 
 
 def page_of_target(event: AuditEvent) -> str | None:
@@ -74,6 +87,25 @@ def page_of_target(event: AuditEvent) -> str | None:
 def events_of_person(user_id: UUID) -> str:
     """The address of the audit log, limited to a person and their sessions."""
     return f"{LOG}?{urlencode({'person': user_id})}"
+
+
+def log_of_client(client_id: UUID) -> str:
+    """The address of the audit log, limited to a client and its people."""
+    return f"{LOG}?{urlencode({'client': client_id})}"
+
+
+def events_of_client(client_id: UUID) -> QuerySet[AuditEvent]:
+    """The events about a client, its licence and budget, and about its people and their overrides."""
+    return AuditEvent.objects.filter(target_id__in=_ids_of_client(client_id))
+
+
+def _ids_of_client(client_id: UUID) -> QuerySet[Any]:
+    """The targets of a client's events, as a query: a client may have thousands of people."""
+    identity = Cast("pk", CharField())
+    people = User.objects.filter(client_id=client_id).order_by().values_list(identity)
+    return people.union(
+        Client.objects.filter(pk=client_id).order_by().values_list(identity), all=True
+    )
 
 
 def events_about(ids: Sequence[object]) -> QuerySet[AuditEvent]:
@@ -102,24 +134,34 @@ class SubjectFilter(ChoiceFilter):
 
 
 class LinkedFilter(ChoiceFilter):
-    """A filter that is shown only if a link of another page has set it."""
+    """A filter that is shown only if a link of another page has set it, by the name of what it is limited to."""
 
-    caption = "only {:.8}…"
+    caption = "{}"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         value = self.value()
-        return [(value, self.caption.format(value))] if value else []
+        return [(value, self.caption.format(self.named(value)))] if value else []
+
+    def named(self, value: str) -> str:
+        return value
 
 
 class TargetFilter(LinkedFilter):
     title, parameter_name = "target", "target_id"
+
+    def named(self, value: str) -> str:
+        newest = AuditEvent.objects.filter(target_id=value).exclude(target="").order_by("-at")
+        return newest.values_list("target", flat=True).first() or _short(value)
 
 
 class PersonFilter(LinkedFilter):
     """The events of a person and of their sessions."""
 
     title, parameter_name = "person", "person"
-    caption = "only {:.8}… and their sessions"
+    caption = "{} and their sessions"
+
+    def named(self, value: str) -> str:
+        return _name_of(User.objects.all(), value)
 
     def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         person = uuid_in(value)
@@ -127,9 +169,22 @@ class PersonFilter(LinkedFilter):
         return rows.filter(target_id__in=[str(each) for each in ids])
 
 
+class ClientFilter(LinkedFilter):
+    """The events of a client and of its people."""
+
+    title, parameter_name = "client", "client"
+    caption = "{} and its people"
+
+    def named(self, value: str) -> str:
+        return _name_of(Client.objects.all(), value)
+
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        client = uuid_in(value)
+        return rows.filter(target_id__in=_ids_of_client(client)) if client else rows.none()
+
+
 class ActorFilter(LinkedFilter):
     title, parameter_name = "by", "actor"
-    caption = "only {}"
 
     def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         # The index serves the prefix.
@@ -185,8 +240,18 @@ class WhenFilter(admin.ListFilter):
 @admin.register(AuditEvent)
 class AuditEventAdmin(ExportedList):
     export_name = "audit"
-    list_display = (moment("at", "when"), "by", "action", "target_link", "changed")
-    list_filter = (TargetFilter, PersonFilter, ActorFilter, SubjectFilter, ActionFilter, WhenFilter)
+    list_display = ("activity", "outcome", "changed", moment("at", "time"))
+    # The sentence links the event and what it names.
+    list_display_links = None
+    list_filter = (
+        TargetFilter,
+        PersonFilter,
+        ClientFilter,
+        ActorFilter,
+        SubjectFilter,
+        ActionFilter,
+        WhenFilter,
+    )
     sortable_by = ()
     # Shows the search box; get_search_results does the search.
     search_fields = ("actor",)
@@ -238,19 +303,45 @@ class AuditEventAdmin(ExportedList):
 
     @admin.display(description="target")
     def target_link(self, event: AuditEvent) -> str:
-        page = page_of_target(event)
-        name = event.target or event.target_id
-        return format_html('<a href="{}">{}</a>', page, name) if page else name
+        return cell(Link(_short(event.target or event.target_id), page_of_target(event) or ""))
 
-    @admin.display(description="by")
-    def by(self, event: AuditEvent) -> str:
-        address = f"{LOG}?{urlencode({'actor': event.actor})}"
-        return format_html('<a href="{}">{}</a>', address, event.actor)
+    @admin.display(description="activity")
+    def activity(self, event: AuditEvent) -> str:
+        """The sentence of an event: its actor, the act, and what the act was done to."""
+        declared = ACTS.get(event.action)
+        sentence = declared.sentence if declared else f"{event.action} {{}}"
+        before, _, after = sentence.partition("{}")
+        by = f"{LOG}?{urlencode({'actor': event.actor})}" if event.actor else ""
+        parts = [
+            Link(event.actor or "Somebody", by),
+            Link(before.strip(), page_of(event), strong=True),
+            self.target_link(event) if "{}" in sentence else "",
+            after.strip(),
+        ]
+        return cell([part for part in parts if part])
 
-    @admin.display(description="what changed, and why")
-    def changed(self, event: AuditEvent) -> str:
+    @admin.display(description="result")
+    def outcome(self, event: AuditEvent) -> str | None:
+        found = (chip for end, chip in OUTCOMES.items() if event.action.endswith(end))
+        return cell(next(found, "")) or None
+
+    @admin.display(description="details")
+    def changed(self, event: AuditEvent) -> str | None:
         why = format_html("“{}”", event.reason) if event.reason else ""
-        return format_html('<div class="changes">{} {}</div>', changes(event), why)
+        told = changes(event)
+        return format_html('<div class="changes">{} {}</div>', told, why) if told or why else None
+
+
+def _name_of(rows: QuerySet[Any], value: str) -> str:
+    """The name of a client or person by the text of an id; its beginning if there is none."""
+    identity = uuid_in(value)
+    row = rows.filter(pk=identity).first() if identity else None
+    return str(row) if row else _short(value)
+
+
+def _short(name: str) -> str:
+    """Shortens an id; any other name is returned as it is."""
+    return f"{name[:8]}…" if uuid_in(name) else name
 
 
 def _as_exported(event: AuditEvent) -> dict[str, Any]:

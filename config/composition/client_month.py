@@ -15,7 +15,6 @@ from config.console.charts import Bar, Chart, Curve, Strip, days_axis, written
 from config.console.navigation import page_of
 from config.console.tables import Column, Link, Menu, Row, Table
 from config.console.template_tags import dollars, share, short
-from config.platform.money import in_dollars
 from llmproxy.calls.explanation import EXPLAINING
 from usage.admin.money.ranking import part_of
 from usage.limits import effective_of_all
@@ -69,7 +68,7 @@ def _chart(client: Client, course: Course, budget: Budget | None, period: Period
         line=(budget.monthly, f"{written(budget.monthly, 'money')} budget") if budget else None,
         name="So far",
         height=120,
-        end=(course.end, f"{in_dollars(course.end, 0)} forecast"),
+        end=(course.end, f"{written(course.end, 'money')} forecast"),
     )
     strips = [curve, Strip(bars, name="By day", height=48)]
     return Chart("Spent this month", strips, days_axis(period.days, today=period.day))

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts.admin.alert_email import SetAlertEmail
-from accounts.admin.audit import events_about
+from accounts.admin.audit import EVENTS_SHOWN, events_of_client, log_of_client
 from accounts.admin.joining import ImportPeople, InvitePeople
 from accounts.admin.notes import EditNotes
 from accounts.audit import Actor
@@ -127,6 +127,9 @@ class ClientAdmin(ClientList):
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).select_related("budget", "licence__plan")
 
+    def audit_url(self, row: Client) -> str:
+        return log_of_client(row.pk)
+
     def page_context(self, request: HttpRequest, row: Client) -> dict[str, Any]:
         now = timezone.now()
         licence = getattr(row, "licence", None)
@@ -138,7 +141,7 @@ class ClientAdmin(ClientList):
         licences: Any = self.admin_site.get_model_admin(Licence)
         found = about_clients(now=now, operator=request.user)
         problems = sorted((each for client, each in found if client == row.pk), key=_level)
-        people, shown = people_of(row, by=request, now=now)
+        people, _ = people_of(row, by=request, now=now)
         devices = devices_of(theirs, now=now) if request.user.has_perm(SEES_SESSIONS) else []
         return {
             "buttons": [
@@ -165,7 +168,7 @@ class ClientAdmin(ClientList):
             "calls": RunningCall.objects.filter(user__client=row).select_related("user")[
                 :CALLS_SHOWN
             ],
-            "recent_events": events_about([row.pk, *(user.pk for user in shown)]),
+            "recent_events": events_of_client(row.pk)[:EVENTS_SHOWN],
         }
 
 

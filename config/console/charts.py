@@ -14,7 +14,7 @@ from django.utils.text import slugify
 
 from config.console.tables import Table
 from config.console.template_tags import short
-from config.platform.money import DOLLAR, in_dollars
+from config.platform.money import DOLLAR, in_dollars, readable_dollars
 
 # Above each strip and below the last one, in pixels.
 GAP, AXIS = 14, 20
@@ -191,5 +191,5 @@ def written(value: int, unit: str) -> str:
     if unit == "time":
         return f"{value / 1_000:g} s" if value >= 1_000 else f"{value} ms" if value else "0"
     if unit == "money":
-        return in_dollars(value, 0 if value % DOLLAR == 0 else 2 if value >= DOLLAR // 100 else 4)
+        return readable_dollars(value) if value % DOLLAR else in_dollars(value, 0)
     return short(value) if unit == "tokens" else f"{value:,}"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django import template
@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString
 from config.console.navigation import page_of
 from config.console.tables import Chip, Column, Link, Menu, Row, Table, state_chip
 from config.platform.acts import ACTS
-from config.platform.money import in_dollars
+from config.platform.money import readable_dollars
 from config.platform.problems.problem import instant as rfc3339
 
 register = template.Library()
@@ -29,7 +29,7 @@ NOTHING = "–"
 # The thresholds in percent of each kind and shape.
 SHARES = ((100, "over", "octagon"), (80, "near", "triangle"), (0, "under", ""))
 ROW_LINK = re.compile(r'(?s)<a href="/admin/(\w+)/(\w+)/[^"]+/change/[^"]*"[^>]*>(.*?)</a>')
-INSTANT = re.compile(r"\A(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z\Z")
+INSTANT = re.compile(r"\A(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)\Z")
 
 
 @register.simple_tag
@@ -138,6 +138,12 @@ def instant(at: datetime | None, form: str = "") -> SafeString:
     )  # fmt: skip
 
 
+@register.filter
+def later(at: datetime, seconds: int) -> datetime:
+    """The instant some seconds after another."""
+    return at + timedelta(seconds=seconds)
+
+
 @register.simple_tag(takes_context=True)
 def link(context: Context, act: str, row: Model) -> str:
     """The address of an action on a row; "" if this operator may not take it."""
@@ -192,8 +198,8 @@ def counted(number: int, noun: str, nouns: str = "") -> str:
 
 @register.filter
 def dollars(amount: int | None, places: int = 2) -> str:
-    """Formats an amount of money, given in millionths of a dollar."""
-    return NOTHING if amount is None else in_dollars(amount, places)
+    """Formats an amount of money, given in millionths of a dollar, with so many decimals or those that it needs."""
+    return NOTHING if amount is None else readable_dollars(amount, places)
 
 
 @register.filter

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
 
@@ -23,9 +23,23 @@ Finding = SimpleNamespace
 Rows = QuerySet[Any] | Iterable[Any]
 
 
+def number_of(number: int, noun: str) -> str:
+    """A number with its noun, for ``whom``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 class Level(IntEnum):
     ACT = 0
     WATCH = 1
+
+
+class Door(NamedTuple):
+    """A page that answers a finding where no act on a row does: its label, the right to use it, route and query."""
+
+    label: str
+    right: str
+    route: str
+    query: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +75,18 @@ class Kind:
     since: str = "since"
     on: str = ""
     acts: str = ""
+    # The label of the act beside a finding, where its own is longer than a row has room for.
+    label: str = ""
     whom: str | int = ""
     client: str = ""
     then: Callable[[QuerySet[Any], datetime], Iterable[Any]] | None = None
     # The number of rows that are listed, beside one item that counts the others.
     shown: int = SHOWN
     alert: Alert | None = None
+    # The page that answers a finding where no act on a row does.
+    door: Door | Callable[[Any], Door] | None = None
+    # Merges findings that differ only in their names; alerts are notified one by one.
+    merged: Callable[[list[Any]], Iterable[Any]] | None = None
 
     def found(self, now: datetime) -> Rows:
         return self.rows.all() if isinstance(self.rows, QuerySet) else self.rows(now)

@@ -18,7 +18,7 @@ from accounts.audit import Actor
 from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import moment, yes_no
-from config.platform.money import in_dollars
+from config.platform.money import readable_dollars
 from llmproxy.admin.routes import described
 from llmproxy.catalogue.health import MINUTES, health_of
 from llmproxy.catalogue.limit_names import limit_name
@@ -215,4 +215,4 @@ class ProviderAdmin(ConsoleAdmin):
         since = timezone.now() - SPEND_OF
         calls = UsageRecord.objects.filter(provider=provider.name, opened_at__gte=since)
         told = calls.aggregate(calls=Count("pk"), cost=Sum("cost"))
-        return f"{told['calls']:,} calls, {in_dollars(told['cost'] or 0)}"
+        return f"{told['calls']:,} calls, {readable_dollars(told['cost'] or 0)}"

@@ -4,7 +4,7 @@ A process adds up what happens and writes it every few seconds, so that a call c
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from threading import Lock
 from typing import NamedTuple
@@ -33,18 +33,24 @@ _counts: Counter[tuple[str, str]] = Counter()
 _lock = Lock()
 
 
-def health_of(providers: Iterable[str], *, now: datetime) -> dict[str, Health]:
-    """The health of providers, by name."""
+def health_of(
+    providers: Iterable[str], *, now: datetime, routes: Iterable[RouteKey] | None = None
+) -> dict[str, Health]:
+    """The health of providers, by name; ``routes`` are theirs and others', where they are known already."""
     names = list(providers)
-    routes = Route.objects.filter(provider__name__in=names).order_by("provider_name")
     cools: dict[str, dict[str, Cooling]] = {name: {} for name in names}
-    for provider, model in routes.values_list("provider__name", "provider_name"):
-        if found := readiness.shown(RouteKey(provider, model), now=now):
-            cools[provider][model] = found
+    for route in sorted(set(_routes_of(names) if routes is None else routes)):
+        if route.provider in cools and (found := readiness.shown(route, now=now)):
+            cools[route.provider][route.model] = found
     return {
         name: Health(_sum("answered", name, now), _sum("failed", name, now), cools[name])
         for name in names
     }
+
+
+def _routes_of(names: list[str]) -> Iterator[RouteKey]:
+    routes = Route.objects.filter(provider__name__in=names).order_by()
+    return (RouteKey(*each) for each in routes.values_list("provider__name", "provider_name"))
 
 
 def note_answer(target: Target, *, asked_at: float) -> None:

@@ -53,10 +53,15 @@ def member_warnings() -> list[str]:
     """Warnings about providers that get all members, or are given names that never pass."""
     # No more columns: a database of before is checked too, as it is migrated.
     rows = Provider.objects.exclude(name=Provider.DEFAULT).order_by("name")
-    told = [*_warnings("LLM_MEMBERS", settings.LLM_MEMBERS)]
+    told = [*settings_warnings()]
     for name, text in rows.values_list("name", "members"):
         told += _warnings(f"Extra request fields of {name}", text)
     return told
+
+
+def settings_warnings() -> Iterator[str]:
+    """The warnings about ``LLM_MEMBERS``."""
+    return _warnings("LLM_MEMBERS", settings.LLM_MEMBERS)
 
 
 def _warnings(where: str, text: str) -> Iterator[str]:
@@ -68,7 +73,7 @@ def members_are_named(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **options: Any
 ) -> list[checks.CheckMessage]:
     """A system check of what :func:`member_warnings` tells; of the settings alone where no database is named."""
-    told: Iterable[str] = _warnings("LLM_MEMBERS", settings.LLM_MEMBERS)
+    told: Iterable[str] = settings_warnings()
     if databases:
         # The table of a database that is yet to be migrated may be none.
         with suppress(ProgrammingError), transaction.atomic():

@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db import transaction
 
 from accounts.audit import Actor, check_reason, reason_faults, record
-from config.platform.money import DOLLAR, in_dollars
+from config.platform.money import DOLLAR, in_dollars, readable_dollars
 from config.platform.problems.problem import Fault, InvalidRequest
 from llmproxy.catalogue.routing import lock_route
 from llmproxy.models import Route
@@ -30,7 +30,9 @@ def price_text(prices: Prices) -> str:
         return "none"
     named: list[tuple[str, int | None]] = [("input", prices.input), ("cached", prices.cached_input)]
     named += [("cache writes", prices.cache_write), ("output", prices.output)]
-    return ", ".join(f"{name} {in_dollars(each, 4)}" for name, each in named if each is not None)
+    return ", ".join(
+        f"{name} {readable_dollars(each, 4)}" for name, each in named if each is not None
+    )
 
 
 def set_prices(*, route_id: int, prices: Prices, reason: str, by: Actor, now: datetime) -> Route:

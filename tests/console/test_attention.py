@@ -1,5 +1,6 @@
 """Items that need attention: every kind says whom it concerns, since when, and which action answers it."""
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -89,7 +90,7 @@ def test_a_stopped_person_is_named_with_the_reason(
     stop_model_calls(user_id=world.person.pk, ends_at=None, reason=reason, by=by, now=now)
     item = one(now, "stopped")
     assert str(item) == f"{world.person} is stopped: {reason}"
-    assert (item.whom, item.since, act(item, now=now)) == ("1 person", now, "Restart model calls")
+    assert (item.whom, item.since, act(item, now=now)) == ("1 person", now, "Restart")
 
 
 def test_many_of_a_kind_are_summed(world: World, by: Actor, now: datetime) -> None:
@@ -113,18 +114,17 @@ def used(person: User, share: int, now: datetime) -> None:
 
 
 def test_caps_reached_and_near_need_attention_by_the_caps_of_now(
-    world: World, by: Actor, now: datetime
+    world: World, by: Actor, act: Any, now: datetime
 ) -> None:
     Alert.objects.all().delete()
     used(world.people[6], 100, now)
     used(world.people[7], 85, now)
     reached, near = found(now, "cap")
-    assert (
-        str(reached)
-        == f"{world.people[6]} is at the cap of output tokens: 10,000 of 10,000 (100 %)."
-    )
-    assert "(85 %)" in str(near)
+    month = f"{now:%B}’s output cap"
+    assert str(reached) == f"{world.people[6]} has reached {month}: 10,000 of 10,000 tokens."
+    assert str(near) == f"{world.people[7]} is at 85 % of {month}: 8,500 of 10,000 tokens."
     assert (reached.level, near.level) == (Level.ACT, Level.WATCH)
+    assert (act(reached, now=now), act(near, now=now)) == ("Raise cap", "Raise cap")
     more = Allowance(monthly_output_tokens=100_000)
     end = now + timedelta(days=20)
     for person in world.people[6:]:
@@ -144,7 +144,7 @@ def test_budgets_need_attention_with_their_forecast(
         (month.next_month - timedelta(minutes=1), False),
     ):
         item = one(at, "budget")
-        assert str(item).startswith("Acme has spent 99 % of its budget: $9.90 of $10.00.")
+        assert str(item).startswith("Acme is at 99 % of its budget: $9.90 of $10.00.")
         assert ("At this pace it is spent" in str(item)) == is_spent
     assert (item.level, item.whom) == (Level.WATCH, "8 people")
     Budget.objects.update(spent=14_200_000, exceeded_at=now)
@@ -158,7 +158,7 @@ def test_graces_decisions_and_overrides_that_end_soon_need_attention(
 ) -> None:
     item = one(now, "licence")
     assert str(item).startswith("Acme is in its grace period until ")
-    assert act(item, now=now) == "Change licence status"
+    assert (item.whom, act(item, now=now)) == ("8 people", "Change status")
     set_operator_status(
         licence_id=world.client.licence.pk, status=Standing.ACTIVE, grace_until=None,
         ends_at=now + timedelta(days=2), reason="x", by=by, now=now,
@@ -167,6 +167,7 @@ def test_graces_decisions_and_overrides_that_end_soon_need_attention(
     assert found(now, "override") == []
     later = now + timedelta(days=5)
     named = found(later, "override")
+    assert act(named[0], now=later) == "Extend"
     assert len(named) == SHOWN
     assert str(named[0]).startswith(f"The override of {world.people[0]} ends ")
 
@@ -174,8 +175,8 @@ def test_graces_decisions_and_overrides_that_end_soon_need_attention(
 def test_a_held_suspension_needs_attention(world: World, act: Any, now: datetime) -> None:
     HeldSuspension.objects.create(job="expire_grace", licence_ids=[1, 2], clients=2, noticed_at=now)
     item = one(now, "suspensions")
-    assert str(item) == "expire_grace waits for you: it would suspend 2 of 2 clients."
-    assert act(item, now=now) == "Confirm the suspensions"
+    assert str(item) == "2 suspensions wait for you: 2 of 2 clients at once."
+    assert (item.whom, act(item, now=now)) == ("2 clients", "Confirm")
 
 
 @pytest.fixture
@@ -196,7 +197,7 @@ def test_a_failing_an_unreachable_and_a_paused_provider_need_attention(
     health.write_counts(now=now)
     item = one(now, "provider")
     assert str(item) == "Provider fast is unreachable."
-    assert (item.level, item.whom, act(item, now=now)) == (Level.ACT, "5 failed in 5 min", "Try it")
+    assert (item.level, item.whom, act(item, now=now)) == (Level.ACT, "5 failures", "Try it")
     health.note(provider.name, failed=False)
     health.write_counts(now=now)
     item = one(now, "provider")
@@ -226,11 +227,33 @@ def test_routes_without_prices_are_named_and_spare_ones_apart(
     assert found(now, "unpriced") == []
     set_budget(client_id=Client.objects.first().pk, monthly=10, reason="x", by=by, now=now)  # type: ignore[union-attr]
     first, spare = found(now, "unpriced")
-    assert str(first).startswith("The route small at default has no prices")
-    assert str(spare).startswith("The spare route small at fast has no prices")
-    assert act(first, now=now) == "Set prices"
+    left_out = "do not count towards budgets."
+    assert str(first) == f"1 model has no price: small. Its calls {left_out}"
+    said = "1 spare route has no price: small at fast. Calls that fail over there"
+    assert str(spare) == f"{said} {left_out}"
+    assert (first.whom, act(first, now=now)) == ("1 client", "Set prices")
     Provider.objects.filter(name="default").update(is_on=False)
-    assert str(one(now, "unpriced")).startswith("The route small at fast")
+    assert str(one(now, "unpriced")).startswith("1 model has no price: small.")
+
+
+def test_models_without_prices_are_one_finding_with_one_act(
+    provider: Provider, by: Actor, act: Any, console: Browser, now: datetime
+) -> None:
+    set_budget(client_id=Client.objects.first().pk, monthly=10, reason="x", by=by, now=now)  # type: ignore[union-attr]
+    for name in ("a", "b", "c", "d", "e", "f", "g"):
+        model = LanguageModel.objects.create(name=name, provider_name=name)
+        Route.objects.create(model=model, provider=provider, provider_name=name)
+    Route.objects.filter(model__name="small").delete()
+    item = one(now, "unpriced")
+    said = "7 models have no price: a, b, c, d, e, f and 1 other. Their calls"
+    assert str(item) == f"{said} do not count towards budgets."
+    assert act(item, now=now) == "Set prices"
+    [address] = set(
+        re.findall(
+            r'href="([^"]*input_price__isnull=True)"', console.get("/admin/").content.decode()
+        )
+    )
+    assert console.get(address).context["cl"].result_count == 7
 
 
 def test_abandoned_calls_and_implausible_reports_need_attention(
@@ -243,7 +266,7 @@ def test_abandoned_calls_and_implausible_reports_need_attention(
     Alert.objects.create(kind=Alert.Kind.REPORT, noticed_at=now, record_id=call.pk, **same)
     report, item = sorted(found(now, "alert"), key=lambda each: each.row.kind, reverse=True)
     assert str(item) == f"{world.person} abandoned 34 calls within an hour."
-    assert act(item, now=now) == "Stop model calls"
+    assert act(item, now=now) == "Stop calls"
     assert str(report).startswith("The report of a provider on a call of ")
     assert act(report, now=now) is None
     Alert.objects.update(told_at=now)
@@ -259,7 +282,7 @@ def test_the_reuse_of_a_token_needs_attention_for_a_day(
     record("session:token_reused", world.person.email, by=by, now=now, target_id=session.pk)
     item = one(now, "reuse")
     assert str(item).startswith(f"A replaced token of {world.person} was presented again")
-    assert (item.since, act(item, now=now)) == (now, "End all sessions")
+    assert (item.since, act(item, now=now)) == (now, "End sessions")
     assert found(now + timedelta(days=2), "reuse") == []
 
 

@@ -304,7 +304,7 @@ def test_a_client_that_came_without_a_licence_is_shown_and_told_of(console: Brow
     bare = Client.objects.create(name="Entered by hand")
     assert "This client has no licence" in words(console, page(bare))
     assert "Entered by hand" in words(console, reverse("admin:accounts_client_changelist"))
-    assert "without a licence, whose people cannot sign in." in words(console, "/admin/")
+    assert "without a licence,</b> whose people cannot sign in." in words(console, "/admin/")
 
 
 def test_a_client_can_be_renamed(console: Browser, organisation: Client) -> None:

@@ -253,3 +253,12 @@ def test_the_log_of_an_afternoon_is_found(
         expect(page.locator("#result_list")).to_contain_text("The invoice is late.")
         page.locator("#result_list").get_by_role("link", name="operator@shell.test").click()
         expect(page.get_by_label("By")).to_have_value("actor=operator%40shell.test")
+
+
+def test_a_slash_selects_the_words_of_the_search_before(
+    base_url: str, operator: User, world: World
+) -> None:
+    with desk(base_url, operator) as page:
+        page.goto(f"{reverse('admin:search')}?q=meridian")
+        page.keyboard.type("/abc")
+        expect(page.locator("#search")).to_have_value("abc")

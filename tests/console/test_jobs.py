@@ -1,10 +1,11 @@
 """Queued work as operators see it."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
@@ -15,7 +16,12 @@ from accounts.models import AuditEvent, Role, User
 from config.composition.attention.listing import items
 from config.composition.operation.nightly import JOBS
 from config.management.commands.work import note_failure
-from config.platform.jobs.queue import forget_old, forget_resets, forgive_superseded
+from config.platform.jobs.queue import (
+    forget_old,
+    forget_resets,
+    forgive_superseded,
+    title_of,
+)
 from tests.conftest import Browser
 from tests.console.conftest import JOB_SECRET, World
 
@@ -79,7 +85,7 @@ def test_several_failed_jobs_are_queued_again_and_others_left(
 ) -> None:
     address = reverse("admin:procrastinate_procrastinatejob_changelist")
     asked = console.post(address, {"action": "retry", "_selected_action": [world.job_id]})
-    assert f"mail.send {world.job_id}" in asked.content.decode()
+    assert f"Send a mail {world.job_id}" in asked.content.decode()
     several = reverse("admin:procrastinate_procrastinatejob_retry_several")
     done = console.post(
         several, {"target": [world.job_id, 999_999], "reason": "Again."}, follow=True
@@ -126,7 +132,7 @@ def test_all_that_failed_of_a_task_are_queued_again_and_none_of_another(
     fail("mail.send", times=60)
     fail("releases.place", times=1)
     asked = console.get(page(world.job_id, "retry_alike")).content.decode()
-    assert "Failed jobs of mail.send: 61." in asked
+    assert "61 failed jobs “Send a mail”: queued again" in asked
     done = console.post(
         page(world.job_id, "retry_alike"), {"reason": "Mail works again."}, follow=True
     )
@@ -155,7 +161,7 @@ def test_a_failed_job_is_discarded_with_a_reason_and_asked_about_no_more(
     )
     again = console.post(page(world.job_id, "discard"), {"reason": "Twice."}, follow=True)
     assert "This action is not available" in again.content.decode()
-    assert "Cancelled" in console.get(page(world.job_id)).content.decode()
+    assert "Discarded" in console.get(page(world.job_id)).content.decode()
 
 
 def test_a_discarded_job_is_deleted_after_a_week_and_a_failed_one_is_not(
@@ -295,3 +301,52 @@ def test_nights_are_listed_with_their_result_and_last_success_failed_ones_first(
         assert text in shown
     operator.put_roles({Role.RELEASE})
     assert "Nightly jobs" not in console.get(address).content.decode()
+
+
+def test_jobs_are_told_by_what_they_do_with_chips_and_their_next_try(
+    console: Browser, world: World, now: datetime
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO procrastinate_jobs (queue_name, task_name, args, status, scheduled_at, attempts) VALUES"
+            " ('mail', 'accounts.send_password_link', jsonb_build_object('user_id', %s::text), 'todo', %s, 2),"
+            " ('usage', 'usage.tell', '{}', 'todo', NULL, 0), ('x', 'of.before', '{}', 'succeeded', NULL, 1)",
+            [str(world.person.pk), now + timedelta(days=400)],
+        )
+    listed = reverse("admin:procrastinate_procrastinatejob_changelist")
+    text = console.get(listed).content.decode().partition("All jobs")[2]
+    for said in ("Send a mail", "Mail a password link", "Mail usage alerts", "of.before"):
+        assert said in text
+    for word in ("Waiting", "Failed", "Done"):
+        assert f'">{word}</span>' in text
+    assert f"{(now + timedelta(days=400)).year}</time>" in text
+    assert "at once" in text
+    assert world.person.email in text
+    for raw in ("accounts.send_password_link", "mail.send", "todo<"):
+        assert raw not in text
+    assert console.get(listed, {"q": "password link"}).context["cl"].result_count == 1
+    assert console.get(listed, {"q": "mail.send"}).context["cl"].result_count == 1
+
+
+def test_failed_jobs_come_first_with_their_retry(console: Browser, world: World) -> None:
+    listed = reverse("admin:procrastinate_procrastinatejob_changelist")
+    failed = console.get(listed).content.decode().partition("Nightly jobs")[0]
+    assert "Send a mail" in failed
+    assert f'href="{page(world.job_id, "retry")}"' in failed
+
+
+def test_more_jobs_cost_no_more_queries(console: Browser, world: World) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as asked:
+            console.get(reverse("admin:procrastinate_procrastinatejob_changelist"))
+        return len(asked)
+
+    few = queries()
+    fail("mail.send", times=40)
+    assert queries() == few
+
+
+def test_every_task_and_nightly_job_says_what_it_does() -> None:
+    own = [name for name in app.tasks if not name.startswith(("builtin:", "procrastinate."))]
+    assert [name for name in own if title_of(name) == name] == []
+    assert [job.name for job in JOBS if not job.title] == []

@@ -73,7 +73,7 @@ support: a client's whole story
     open Acme
     see Spent this month
     act Activity
-    see licence:operator_set
+    see decided the licence of
 licensing: grace, suspend, resume
     menu Clients
     open Acme
@@ -243,7 +243,7 @@ support: a failed job
     menu Overview
     see failed permanently
     menu Jobs & nights
-    open mail.send
+    open Send a mail
     act Retry failed jobs
     fill Reason = The mail server is back.
     press Retry failed jobs
@@ -252,7 +252,7 @@ auditor: the audit log by a reason, and its export
     menu Audit
     fill Search = Laptop lost.
     press Apply
-    see user:tokens_revoked
+    see ended all sessions of
     unfold Export
     see Export as CSV
 release: telemetry volumes

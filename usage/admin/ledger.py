@@ -21,7 +21,7 @@ from config.console.base import ConsoleAdmin
 from config.console.lists.columns import ChoiceFilter, exact, moment, person, right, tokens
 from config.console.lists.filters import FILTER
 from config.console.template_tags import cell, lasting, share
-from config.platform.money import in_dollars
+from config.platform.money import readable_dollars
 from usage.admin.call_log.filters import (
     ClientFilter,
     DearerFilter,
@@ -113,7 +113,7 @@ class UsageRecordAdmin(ExportedList, LargeList):
 
     @admin.display(description="cost")
     def costs(self, row: UsageRecord) -> str:
-        settled = "no price" if row.cost is None else in_dollars(row.cost, 4)
+        settled = "no price" if row.cost is None else readable_dollars(row.cost, 4)
         return right(settled if row.settled_at else "held")
 
     @admin.display(description="took")

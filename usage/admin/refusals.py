@@ -14,21 +14,33 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from accounts.admin.large_lists import THEIRS, LargeList
+from accounts.models import Client
+from config.console.base import uuid_in
 from config.console.charts import Bar, Chart, Strip, days_axis
 from config.console.lists.columns import ChoiceFilter, exact, moment, tokens
 from config.console.navigation import page_of
 from config.console.tables import Column, Link, Row, Table
 from config.console.template_tags import cell
-from config.platform.problems.problem import titles
+from config.platform.problems.problem import known_problems, titles
 from usage.models import Refusal
 from usage.refusal_log import KEPT
+
+# Of one person or client, whose refusals are few.
+LINKED = ("user__id__exact", "client_id__exact")
+# The members of a refusal's numbers that say why, and not only what else was left.
+CAUSES = frozenset({"cap", "requested", "limit"})
 
 
 class CodeFilter(ChoiceFilter):
     title, parameter_name = "reason", "code"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return sorted(titles().items(), key=itemgetter(1))
+        """The reasons that occur in what the other filters leave."""
+        given = {name: request.GET[name] for name in LINKED if uuid_in(request.GET.get(name))}
+        theirs = Refusal.objects.filter(**given).order_by().values_list("code", flat=True)
+        found = theirs.distinct() if given else Refusal.objects.codes()
+        codes = {*found, self.value() or ""} - {""}
+        return sorted(((code, titles().get(code, code)) for code in codes), key=itemgetter(1))
 
 
 @admin.register(Refusal)
@@ -36,19 +48,34 @@ class RefusalAdmin(LargeList):
     list_display = (
         exact("last_at", "time"),
         "who",
+        "client",
         "reason",
+        "left",
         "model",
         tokens("number", "count"),
-        "left",
     )
     change_form_template = "admin/console/refusal.html"
     list_filter = (CodeFilter, "minute")
-    link_lookups = ("user__id__exact", "client_id__exact")
+    link_lookups = LINKED
     list_select_related = ("user",)
     search_help_text = f"{THEIRS}, or a request id, or the id of a person or client."
     uuid_fields = ("user_id", "client_id")
-    fields = (moment("minute"), *list_display, "status", "code", "route", "client_id")
-    readonly_fields = ("who", "left", "reason")
+    fields = (moment("minute"), *list_display, "status", "code", "route")
+    readonly_fields = ("who", "client", "left", "reason")
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """With the names of the clients on the page, in one query."""
+        found = super().get_changelist_instance(request)
+        names = Client.objects.in_bulk({row.client_id for row in found.result_list} - {None})
+        for row in found.result_list:
+            row.of_client = names.get(row.client_id)
+        return found
+
+    def page_context(self, request: HttpRequest, row: Refusal) -> dict[str, Any]:
+        calls = reverse("admin:usage_usagerecord_changelist")
+        query = urlencode({"user__id__exact": str(row.user_id)})
+        may_list = row.user_id and request.user.has_perm("usage.view_usagerecord")
+        return {"shown": shown_for(row), "calls": f"{calls}?{query}" if may_list else ""}
 
     @admin.display(description="person")
     def who(self, row: Refusal) -> str:
@@ -56,16 +83,30 @@ class RefusalAdmin(LargeList):
             return f"unknown, from {row.address or 'many networks'}"
         return cell(Link(str(row.user), page_of(row.user)))
 
-    @admin.display(description="asked and left")
+    @admin.display(description="client")
+    def client(self, row: Any) -> str | None:
+        """The client at the time."""
+        known = hasattr(row, "of_client")
+        client = row.of_client if known else Client.objects.filter(pk=row.client_id).first()
+        return cell(Link(str(client), page_of(client))) if client else None
+
+    @admin.display(description="details")
     def left(self, row: Refusal) -> str:
-        """Returns the requested and the remaining amount, as far as the refusal said."""
-        return said_of(row.numbers)
+        """The tokens that a request needed and that were left; for other reasons the sentence that the person read."""
+        said = said_of(row.numbers) if row.numbers.keys() & CAUSES else ""
+        return said or shown_for(row)
 
     def named(self, term: str) -> Q:
         return Q(request_ids__contains=[term])
 
     def uuid_query(self, identity: UUID) -> Q:
         return super().uuid_query(identity) | self.named(str(identity))
+
+
+def shown_for(row: Refusal) -> str:
+    """The sentence that the person read: the noted one, or the one of the code."""
+    problem = known_problems().get(row.code)
+    return str(row.numbers.get("detail") or (problem.default_detail if problem else ""))
 
 
 def said_of(numbers: Mapping[str, Any]) -> str:

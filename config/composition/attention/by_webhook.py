@@ -52,7 +52,7 @@ def send(*, now: datetime) -> None:
         post(pk)
 
 
-@task(name="attention.post", queue="mail", retry=BACKOFF)
+@task(name="attention.post", title="Post an alert to the webhook", queue="mail", retry=BACKOFF)
 def post(pk: int) -> None:
     """Posts an alert's pending beginning and end, at least once: a crash before they are marked repeats them."""
     if not is_on():

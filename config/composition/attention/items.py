@@ -1,6 +1,6 @@
 """Items that need attention: rows found by one short query for all kinds, and their sentences."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from html import unescape
@@ -8,7 +8,8 @@ from operator import attrgetter
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, Min, QuerySet, Value
+from django.db.models import Count, DateTimeField, Min, QuerySet, Value
+from django.db.models.functions import Cast
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -16,32 +17,56 @@ from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
 from config.console.template_tags import counted
-from config.platform.attention import Finding, Kind, Level, Rows
+from config.platform.attention import Door, Finding, Kind, Level, Rows
+
+NO_TIME = Cast(Value(None), DateTimeField())
 
 
-def items_of(kinds: Iterable[Kind], *, now: datetime, whole: bool = False) -> Iterator["Item"]:
-    """Yields the items of kinds. One query finds which of the kinds that are queries have rows: most have none."""
-    found = {kind: kind.found(now) for kind in kinds}
-    probes = [
-        rows.order_by().values_list(Value(kind.name))[:1]
-        for kind, rows in found.items()
-        if isinstance(rows, QuerySet)
-    ]
-    nonempty = {name for (name,) in probes[0].union(*probes[1:], all=True)} if probes else ()
+def items_of(
+    kinds: Iterable[Kind],
+    *,
+    now: datetime,
+    whole: bool = False,
+    known: Mapping[str, Rows] | None = None,
+) -> Iterator["Item"]:
+    """Yields the items of kinds. One query finds which of the kinds that are queries have rows: most have none.
+
+    It also counts the rows of the kinds that list none. ``known`` has the rows of kinds that are found already.
+    """
+    known = known or {}
+    found = {kind: known[kind.name] if kind.name in known else kind.found(now) for kind in kinds}
+    probes = [_probe(kind, rows) for kind, rows in found.items() if isinstance(rows, QuerySet)]
+    nonempty: dict[str, tuple[int, datetime | None]] = {}
+    if probes:
+        answers = probes[0].union(*probes[1:], all=True)
+        nonempty = {name: counted for name, *counted in answers if counted[0]}
     for kind, rows in found.items():
-        if kind.name in nonempty or not isinstance(rows, QuerySet):
+        if not isinstance(rows, QuerySet):
             yield from _items(kind, rows, now, whole=whole)
+        elif kind.name in nonempty:
+            number, since = nonempty[kind.name]
+            if kind.shown:
+                yield from _items(kind, rows, now, whole=whole)
+            else:
+                yield Item(kind, Finding(number=number, **{kind.since: since}), more=number)
+
+
+def _probe(kind: Kind, rows: QuerySet[Any]) -> QuerySet[Any]:
+    """A query of a kind's name, with 1 if it has a row, or with the number of its rows and their beginning."""
+    name, rows = Value(kind.name), rows.order_by()
+    if kind.shown:
+        return rows.values_list(name, Value(1), NO_TIME)[:1]
+    since = NO_TIME if kind.since == "since" else Min(kind.since)
+    counted: QuerySet[Any] = rows.values(kind=name).annotate(number=Count("pk"), beginning=since)
+    return counted.values_list("kind", "number", "beginning")
 
 
 def _items(kind: Kind, found: Rows, now: datetime, *, whole: bool) -> Iterator["Item"]:
     """Yields an item for each of the first rows and one that counts the others, or every row if ``whole``."""
     rows: Any = kind.then(found, now) if kind.then and isinstance(found, QuerySet) else found
+    if kind.merged and not whole:
+        rows = kind.merged(list(rows))
     rows = rows if isinstance(rows, QuerySet) else list(rows)
-    if not kind.shown:
-        since = {kind.since: Min(kind.since)} if kind.since != "since" else {}
-        numbers = rows.order_by().aggregate(number=Count("pk"), **since)
-        yield Item(kind, Finding(**numbers), more=numbers["number"])
-        return
     first = list(rows if whole else rows[: kind.shown + 1])
     few = whole or len(first) <= kind.shown
     yield from (Item(kind, row) for row in (first if few else first[: kind.shown]))
@@ -85,6 +110,11 @@ class Item:
     def acts(self) -> list[str]:
         acts: str = "" if self.more else getattr(self.row, "acts", self.kind.acts)
         return acts.split()
+
+    @property
+    def door(self) -> Door | None:
+        door = None if self.more else self.kind.door
+        return door(self.row) if callable(door) else door
 
     @property
     def on(self) -> Any:

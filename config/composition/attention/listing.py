@@ -4,7 +4,7 @@ The front page shows the items that an operator's roles may see; alerts are noti
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
@@ -12,16 +12,18 @@ from uuid import UUID
 
 from config.composition.attention.items import Item, items_of
 from config.console.navigation import Count
-from config.platform.attention import Level, in_order
+from config.platform.attention import Level, Rows, in_order
 
 # The latest items of this process, for the sidebar of every page, which runs no query.
 _last_found: list[Item] = []
 
 
-def items(*, now: datetime, operator: Any = None) -> list[Item]:
-    """Returns the items that an operator may see, by level and then newest first."""
+def items(
+    *, now: datetime, operator: Any = None, known: Mapping[str, Rows] | None = None
+) -> list[Item]:
+    """Returns the items that an operator may see, by level and then newest first; ``known`` as for ``items_of``."""
     kinds = (each for each in in_order() if operator is None or operator.has_perm(each.right))
-    return sorted(items_of(kinds, now=now), key=_urgency)
+    return sorted(items_of(kinds, now=now, known=known), key=_urgency)
 
 
 def alerts(*, now: datetime) -> Iterator[Item]:

@@ -7,14 +7,16 @@ from typing import Any, NamedTuple
 from django.contrib import admin
 from django.db.models import Count, F
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from accounts.models import AuditEvent
 from config.composition import version_tags
 from config.composition.attention import listing
 from config.composition.attention.items import Item
+from config.composition.attention.operation import nights
 from config.composition.front import pictures
-from config.composition.operation.nightly import last_runs
+from config.composition.operation.nightly import Run, last_runs
 from config.platform.attention import Level
 from licensing.models import Licence, Standing
 from releases.delivery.cdn import is_purged
@@ -114,8 +116,12 @@ PANELS = (
 def at_a_glance(request: HttpRequest, *, now: datetime) -> dict[str, Any]:
     """Returns the content of the front page. Nights take one line unless an item is about them."""
     user: Any = request.user
-    found = listing.items(now=now, operator=user)
+    runs = last_runs() if user.has_perm("accounts.view_auditevent") else None
+    known = {"night": nights(now, runs)} if runs else None
+    found = listing.items(now=now, operator=user, known=known)
     calm = all(item.kind.name != "night" for item in found)
+    # Each reading of the roles is a query.
+    roles = user.roles
     return {
         "items": found,
         "attention": [_line(request, item) for item in found],
@@ -124,21 +130,35 @@ def at_a_glance(request: HttpRequest, *, now: datetime) -> dict[str, Any]:
         "panels": [
             (f"admin/front/{panel.name}.html", panel.find(request, now))
             for panel in PANELS
-            if user.has_perm(panel.right) and user.roles & {*panel.roles.split()}
+            if roles & {*panel.roles.split()} and user.has_perm(panel.right)
         ],
-        "nights": _nights() if calm and user.has_perm("accounts.view_auditevent") else None,
+        "nights": _nights(runs) if runs and calm else None,
     }
 
 
 def _line(request: HttpRequest, item: Item) -> Line:
+    return Line(item, item.says(request), _act(request, item) or _door(request, item))
+
+
+def _act(request: HttpRequest, item: Item) -> tuple[str, str] | None:
     on: Any = item.on if item.acts else None
-    console: Any = admin.site.get_model_admin(type(on)) if on else None
-    labels = {act.name: act.label for act in console.row_actions} if console else {}
-    links = ((labels[name], console.link(request, name, on)) for name in item.acts if on)
-    return Line(item, item.says(request), next((each for each in links if each[1]), None))
+    if on is None:
+        return None
+    console: Any = admin.site.get_model_admin(type(on))
+    for name in item.acts:
+        if address := console.link(request, name, on):
+            return item.kind.label or console.action(name).label, address
+    return None
 
 
-def _nights() -> dict[str, Any]:
-    runs = last_runs()
+def _door(request: HttpRequest, item: Item) -> tuple[str, str] | None:
+    user: Any = request.user
+    if item.door is None or not user.has_perm(item.door.right):
+        return None
+    address = reverse(f"admin:{item.door.route}")
+    return item.door.label, f"{address}?{item.door.query}".rstrip("?")
+
+
+def _nights(runs: list[Run]) -> dict[str, Any]:
     ended = [run.done_at for run in runs if run.done_at]
     return {"jobs": len(runs), "ended": len(ended), "last": max(ended, default=None)}

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from django.db.models import Count, Sum
+from django.db.models import Count, Q, Sum
 from django.db.models.functions import TruncDate, TruncHour
 from django.http import HttpRequest
 from django.urls import reverse
 
 from accounts.models import Session
 from config.console.charts import Bar, Chart, Strip, days_axis, written
-from config.console.template_tags import dollars, short
+from config.console.template_tags import counted, dollars, short
 from usage.models import Refusal, UsageRecord
 from usage.periods import Period, midnight
 from usage.spending.addresses import calls_between
@@ -50,11 +50,15 @@ def calls(request: HttpRequest, now: datetime) -> Chart:
     this = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     hours = [this - HOUR * back for back in range(HOURS - 1, -1, -1)]
     lately = UsageRecord.objects.filter(opened_at__gte=hours[0]).order_by()
-    counted = lately.values_list(TruncHour("opened_at", tzinfo=UTC))
-    rows = counted.annotate(number=SUMS["calls"], wrong=SUMS["errors"])
-    found = {hour: (number, wrong) for hour, number, wrong in rows}
-    number, wrong = ([found.get(hour, (0, 0))[which] for hour in hours] for which in (0, 1))
-    running = UsageRecord.objects.open().filter(expires_at__gt=now).count()
+    by_hour = lately.values_list(TruncHour("opened_at", tzinfo=UTC))
+    # No call runs for a day.
+    runs = Count("pk", filter=Q(state=UsageRecord.State.OPEN, expires_at__gt=now))
+    rows = by_hour.annotate(number=SUMS["calls"], wrong=SUMS["errors"], running=runs)
+    found = {hour: numbers for hour, *numbers in rows}
+    number, wrong, still = (
+        [found.get(hour, (0, 0, 0))[which] for hour in hours] for which in range(3)
+    )
+    running = sum(still)
     percent = 100 * sum(wrong) / (sum(number) or 1)
     words = [f"{hour:%H:%M}" if place % 6 == 0 else "" for place, hour in enumerate(hours[:-1])]
     return Chart(
@@ -68,8 +72,8 @@ def calls(request: HttpRequest, now: datetime) -> Chart:
         note="last 24 hours, UTC",
         href=reverse("admin:usage_usagerecord_changelist"),
         legend=[
-            ("first", f"{sum(number):,} calls, {running:,} running"),
-            ("errors", f"{sum(wrong):,} errors, {percent:.1f} %"),
+            ("first", f"{counted(sum(number), 'call')}, {running:,} running"),
+            ("errors", f"{counted(sum(wrong), 'error')}, {percent:.1f} %"),
         ],
     )
 
@@ -99,7 +103,7 @@ def sign_ins(request: HttpRequest, now: datetime) -> Chart:
         note="last 14 days",
         href=reverse("admin:accounts_session_changelist"),
         legend=[
-            ("first", f"{sum(columns[0]):,} sign-ins"),
+            ("first", counted(sum(columns[0]), "sign-in")),
             ("errors", f"{sum(columns[1]):,} refused, {refused.get(today, 0):,} today"),
         ],
     )

@@ -46,6 +46,7 @@ class Run(NamedTuple):
     job: str
     last: AuditEvent | None
     done_at: datetime | None
+    title: str = ""
 
     @property
     def has_failed(self) -> bool:
@@ -89,6 +90,12 @@ def _due(*, at: time, now: datetime) -> list[Job]:
     return [job for job in JOBS if job.name not in over]
 
 
+def next_at(*, at: time, now: datetime) -> datetime:
+    """Returns when the next night begins, at this time of day (UTC)."""
+    tonight = datetime.combine(now.astimezone(UTC), at, UTC)
+    return tonight if tonight > now else tonight + timedelta(days=1)
+
+
 def _begin(*, by: Actor) -> None:
     """Records the jobs of a night, so that a job that never ran is noticed."""
     try:
@@ -114,7 +121,9 @@ def last_runs() -> list[Run]:
             done[event.target] = event.at
         if event.target not in last or last[event.target].at < event.at:
             last[event.target] = event
-    return [Run(job.name, last.get(job.name), done.get(job.name)) for job in JOBS]
+    return [
+        Run(job.name, last.get(job.name), done.get(job.name), job.title or job.name) for job in JOBS
+    ]
 
 
 def missed(*, now: datetime, runs: list[Run] | None = None) -> list[Run]:

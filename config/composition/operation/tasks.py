@@ -13,7 +13,7 @@ from config.platform.jobs.queue import NIGHT, URGENT, periodic
 log = logging.getLogger(__name__)
 
 
-@periodic("* * * * *", name=NIGHT, queue="night")
+@periodic("* * * * *", name=NIGHT, title="Run the nightly jobs", queue="night")
 def run_night(timestamp: int) -> None:
     """Runs the rest of the nightly jobs, if any, every minute from ``NIGHTLY_AT`` on."""
     if settings.NIGHTLY_AT is None:
@@ -23,7 +23,13 @@ def run_night(timestamp: int) -> None:
         log.info("night_job_ended", extra={"task": job.name, "outcome": outcome.end.value})
 
 
-@periodic("* * * * *", name="attention.tell", queue="attention", priority=URGENT)
+@periodic(
+    "* * * * *",
+    name="attention.tell",
+    title="Notify operators of alerts",
+    queue="attention",
+    priority=URGENT,
+)
 def notify_operators(timestamp: int) -> None:
     """Notifies operators of alerts that have begun or ended, every minute."""
     notify(now=database_now())

@@ -66,7 +66,7 @@ def _queue(send_at: datetime | None = None, *, lock: str | None = None, **what: 
     job.defer(**what, message_id=new_message_id())
 
 
-@task(name="mail.send", queue="mail", retry=BACKOFF)
+@task(name="mail.send", title="Send a mail", queue="mail", retry=BACKOFF)
 def send_mail(to: list[str], subject: str, text: str, html: str = "", message_id: str = "") -> None:
     """Sends one mail at least once: a crash before the job ends sends it again.
 

@@ -42,6 +42,8 @@ UNHURRIED = -10
 RESETS = "resets"
 MAY_WAIT = 10_000
 
+_titles: dict[str, str] = {}
+
 
 class FailedForGood(Exception):
     """Raised by a task whose failure is permanent."""
@@ -68,8 +70,12 @@ class Backoff(BaseRetryStrategy):
 BACKOFF = Backoff()
 
 
-def task(**options: Any) -> Decorator:
-    """Registers a function as a task; see procrastinate's ``App.task`` for the options."""
+def task(*, title: str = "", **options: Any) -> Decorator:
+    """Registers a function as a task; see procrastinate's ``App.task`` for the options.
+
+    ``title`` says to operators what it does, as "Send a mail".
+    """
+    _titles[options["name"]] = title
     # Resolved at the call: Django replaces the app object once it is ready.
     return cast("Decorator", app.task(**options))
 
@@ -78,6 +84,16 @@ def periodic(cron: str, *, name: str, **options: Any) -> Decorator:
     """Registers a periodic task. It is queued once however many workers there are; at most one waits."""
     by_clock, queued = app.periodic(cron=cron), task(name=name, queueing_lock=name, **options)
     return lambda function: by_clock(queued(function))
+
+
+def title_of(name: str) -> str:
+    """Returns the title of a task; its name if no process of this release has such a task."""
+    return _titles.get(name) or name
+
+
+def named(term: str) -> list[str]:
+    """Returns the names of the tasks whose titles contain a text, in any case."""
+    return [name for name, title in _titles.items() if term.lower() in title.lower()]
 
 
 def crowded() -> bool:

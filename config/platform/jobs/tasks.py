@@ -9,7 +9,12 @@ __all__ = ["mail"]
 
 
 @queue.periodic(
-    "* * * * *", name="queue.rescue", queue="queue", priority=queue.URGENT, pass_context=True
+    "* * * * *",
+    name="queue.rescue",
+    title="Requeue the jobs of dead workers",
+    queue="queue",
+    priority=queue.URGENT,
+    pass_context=True,
 )
 async def rescue(context: JobContext, timestamp: int) -> None:
     """Requeues the jobs of dead workers, every minute."""
@@ -17,14 +22,16 @@ async def rescue(context: JobContext, timestamp: int) -> None:
     await queue.rescue_jobs(JobManager(context.app.connector))
 
 
-@queue.periodic("* * * * *", name="queue.tidy", queue="queue")
+@queue.periodic("* * * * *", name="queue.tidy", title="Delete superseded failures", queue="queue")
 def tidy(timestamp: int) -> None:
     """Deletes jobs that operators need not see, every minute."""
     queue.forgive_superseded()
     queue.forget_resets()
 
 
-@queue.periodic("17 3 * * *", name="queue.forget", queue="queue", pass_context=True)
+@queue.periodic(
+    "17 3 * * *", name="queue.forget", title="Delete old jobs", queue="queue", pass_context=True
+)
 async def forget(context: JobContext, timestamp: int) -> None:
     """Deletes old jobs, every night."""
     await queue.forget_old(context.app.job_manager)

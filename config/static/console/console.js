@@ -66,6 +66,7 @@
     if (!search) return;
     event.preventDefault();
     search.focus();
+    search.select();
   });
 
   // The tabs of one page: the part that its address names, or the first.

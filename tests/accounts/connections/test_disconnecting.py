@@ -199,7 +199,7 @@ class TestThere:
         assert actions()[-1] == "connection:revocation_given_up"
         assert len(jobs()) == 1
         assert not revoke(revocation_id=waiting.pk, now=over)
-        assert b"could not be revoked at their provider." in console.get("/admin/").content
+        assert b"could not be revoked at the provider." in console.get("/admin/").content
 
         assert retry(revocation_id=waiting.pk, reason="it is back", by=by, now=over)
         assert not retry(revocation_id=waiting.pk, reason="it is back", by=by, now=over)

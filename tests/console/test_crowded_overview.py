@@ -1,0 +1,176 @@
+"""The overview on a bad day: something of nearly every kind, in few queries, each with whom it concerns."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from accounts.audit import Actor, record
+from accounts.models import Client, Role, Session, User
+from config.composition.attention.listing import items
+from config.composition.operation.nightly import JOBS
+from config.platform.attention import kinds
+from licensing.models import HeldSuspension, Licence
+from llmproxy.catalogue import health
+from llmproxy.dialects.protocol import RouteKey
+from llmproxy.models import LanguageModel, Provider, Route
+from releases.models import Publication, Purge, ShellChannel
+from telemetry.models import DailyShare
+from tests.conftest import Browser
+from tests.console.conftest import World, make_operator_of_a_client
+from tests.console.test_front import beat, job
+from tests.console.test_roles import operator_with
+from usage.models import Alert, Budget, MonthlyUsage, Override, Refusal, UsageRecord
+from usage.periods import Period
+from usage.spending.budgets import set_budget
+from usage.stops import stop_model_calls
+
+pytestmark = pytest.mark.django_db
+HOUR = timedelta(hours=1)
+# What a bad day does not have: no worker, a clock that is ahead, and what needs an odd setting or an old event.
+QUIET = {"clock", "signing_key", "fetching", "members", "worker", "syslog"}
+
+
+@pytest.fixture
+def bad_day(world: World, by: Actor, now: datetime, settings: Any) -> World:
+    cache.clear()
+    settings.CDN_PURGE = "purge"
+    _jobs(now)
+    _accounts(world, by, now)
+    _licences(world, now)
+    _usage(world, by, now)
+    _models(now, settings)
+    _releases(now)
+    DailyShare.objects.create(day=now.date(), client_id=world.client.pk, holder_id=world.client.pk)
+    return world
+
+
+def _jobs(now: datetime) -> None:
+    beat(now)
+    job("failed")
+    job("todo", now - HOUR)
+    for each in JOBS[:4]:
+        said = {"target": each.name, "target_id": each.name}
+        record("nightly:done", by=Actor.command("nightly"), now=now - 30 * HOUR, **said)  # type: ignore[arg-type]
+    failed = {"target": JOBS[5].name, "target_id": JOBS[5].name, "after": {"says": "failed: X"}}
+    record("nightly:failed", by=Actor.command("nightly"), now=now, **failed)  # type: ignore[arg-type]
+
+
+def _accounts(world: World, by: Actor, now: datetime) -> None:
+    session = Session.objects.filter(user=world.person).first()
+    assert session is not None
+    record("session:token_reused", world.person.email, by=by, now=now, target_id=session.pk)
+    User.objects.create(email="idle@ops.test", is_staff=True)
+    make_operator_of_a_client(world.people[7])
+
+
+def _licences(world: World, now: datetime) -> None:
+    HeldSuspension.objects.create(job="expire_grace", licence_ids=[1, 2], clients=2, noticed_at=now)
+    Licence.objects.exclude(client=world.client).delete()
+
+
+def _usage(world: World, by: Actor, now: datetime) -> None:
+    period = Period.of(now)
+    set_budget(client_id=world.client.pk, monthly=10_000_000, reason="x", by=by, now=now)
+    Budget.objects.update(
+        period=period.month, spent=11_000_000, warned_at=now - HOUR, exceeded_at=now
+    )
+    for person in world.people[:2]:
+        stop_model_calls(user_id=person.pk, ends_at=None, reason="Loops.", by=by, now=now)
+    MonthlyUsage.objects.filter(user__in=world.people[2:4]).update(output_used=10**9)
+    for person in world.people[2:4]:
+        Refusal.objects.create(
+            user=person, code="monthly_cap_exceeded", status=429, minute=now, last_at=now, number=3
+        )
+    Override.objects.filter(user=world.people[1]).update(ends_at=now + 20 * HOUR)
+    UsageRecord.objects.open().filter(user=world.person).update(expires_at=now - HOUR)
+    same = {"user": world.person, "period": period.day, "used": 34, "cap": 20, "noticed_at": now}
+    Alert.objects.create(kind=Alert.Kind.ABANDONED, **same)
+
+
+def _models(now: datetime, settings: Any) -> None:
+    settings.LLM_DEFAULT_MODEL = "nothing-like-it"
+    provider = Provider.objects.create(name="fast", base_url="https://fast.example/v1")
+    spare = Provider.objects.create(name="spare", base_url="https://spare.example/v1")
+    for name in ("a", "b", "c", "d"):
+        model = LanguageModel.objects.create(name=name, provider_name=name)
+        for order, each in enumerate((provider, spare)):
+            Route.objects.create(model=model, provider=each, provider_name=name, order=order)
+        health.readiness.note_failure(RouteKey("fast", name), wait=600, now=now)
+
+
+def _releases(now: datetime) -> None:
+    ShellChannel.objects.update(halted_at=now)
+    Publication.objects.update(stored_at=None, published_at=now - HOUR)
+    channel = ShellChannel.objects.get()
+    tried = {"asked_at": now, "tried_at": now, "due_at": now, "attempts": 2}
+    Purge.objects.create(channel=channel, failure="old_bytes", **tried)
+
+
+def test_twenty_items_of_all_kinds_take_at_most_35_queries(
+    console: Browser, bad_day: World, now: datetime
+) -> None:
+    console.get("/admin/")
+    with CaptureQueriesContext(connection) as asked:
+        page = console.get("/admin/")
+    shown = page.context["glance"]["items"]
+    assert len(shown) >= 20
+    assert {kind.name for kind in kinds} - {item.kind.name for item in shown} <= QUIET
+    assert len(asked) <= 35, "\n".join(each["sql"][:200] for each in asked)
+
+
+def test_each_item_begins_with_what_is_wrong_in_bold_and_fits_its_row(
+    console: Browser, bad_day: World, now: datetime
+) -> None:
+    for item in items(now=now):
+        assert str(item.says()).startswith("<b>"), item
+        assert len(item.whom) <= 14, item
+    for line in console.get("/admin/").context["glance"]["attention"]:
+        assert line.act is None or len(line.act[0]) <= 13, line.act
+
+
+def test_at_least_half_of_the_items_say_whom_they_concern(bad_day: World, now: datetime) -> None:
+    found = items(now=now)
+    named = [item for item in found if item.whom]
+    assert len(named) * 2 >= len(found), [item.kind.name for item in found if not item.whom]
+
+
+def test_people_whom_a_cap_refused_are_named_with_their_refusals_and_an_act(
+    bad_day: World, now: datetime
+) -> None:
+    person = bad_day.people[3]
+    [item] = [each for each in items(now=now) if str(each).startswith(person.email)]
+    assert f"{person} has reached {now:%B}’s output cap:" in str(item)
+    assert str(item).endswith("3 calls refused today.")
+    for role, offered in ((Role.SUPPORT, True), (Role.LICENSING, True), (Role.AUDITOR, False)):
+        browser = Browser()
+        browser.force_login(operator_with(role))
+        lines = browser.get("/admin/").context["glance"]["attention"]
+        [line] = [each for each in lines if each.item.name == item.name]
+        assert bool(line.act) == offered, role
+        if line.act:
+            assert line.act[0] == "Raise cap"
+            assert person.email in browser.get(line.act[1]).content.decode()
+
+
+def test_a_person_whom_the_days_limit_refused_is_named_before_80_percent_are_used(
+    world: World, now: datetime
+) -> None:
+    Alert.objects.all().delete()
+    person = world.people[4]
+    same = {"user": person, "minute": now, "last_at": now, "status": 429}
+    Refusal.objects.create(code="daily_limit_reached", number=2, **same)
+    plan = Client.objects.get(pk=world.client.pk).licence.plan
+    plan.daily_tokens, plan.monthly_input_tokens, plan.monthly_output_tokens = 1_000, None, None
+    plan.save()
+    MonthlyUsage.objects.filter(user=person).update(day_used=700)
+    [item] = [each for each in items(now=now) if each.kind.name == "cap"]
+    assert str(item) == (
+        f"{person} is at 70 % of today’s limit: 700 of 1,000 tokens. 2 calls refused today."
+    )
+    # Refusals for another reason are no caps'.
+    Refusal.objects.update(code="rate_limited")
+    assert [each for each in items(now=now) if each.kind.name == "cap"] == []
