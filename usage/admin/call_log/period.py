@@ -48,7 +48,7 @@ class Bounds(NamedTuple):
 
 def with_period(given: QueryDict) -> QueryDict:
     """Returns the parameters of a list, with the period that it shows where none is chosen."""
-    chosen = {name for name, value in given.dict().items() if value.strip()}
+    chosen = {name for name in given if (given.get(name) or "").strip()}
     if chosen & {"q", *DAY_NAMES, SINCE, UNTIL, *ANY_TIME}:
         return given
     given = given.copy()
