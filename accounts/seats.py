@@ -15,6 +15,8 @@ from accounts.models import Client, User
 from config.platform.problems.problem import Problem
 
 REFUSAL_SHOWN_SECONDS = 24 * 3600
+# Set where any client was refused a seat within a day, so that a look without one costs no query.
+ANY_REFUSED = "seats-refused"
 
 
 class SeatsExhausted(Problem):
@@ -43,6 +45,7 @@ def within_seats(client: Client | None, *, now: datetime) -> Iterator[None]:
     after = seats_used(client.pk)
     if after > max(seats, before):
         # Outside of the transaction, which is about to be rolled back.
+        cache.set(ANY_REFUSED, 1, REFUSAL_SHOWN_SECONDS)
         cache.add(_key(client.pk), int(now.timestamp()), REFUSAL_SHOWN_SECONDS)
         wanted = f"{after - before} more people are" if after - before > 1 else "One more person is"
         detail = f"{before} of {seats} seats are taken. {wanted} too many; disable somebody or raise the seats."
@@ -52,6 +55,11 @@ def within_seats(client: Client | None, *, now: datetime) -> Iterator[None]:
 def seats_used(client_id: UUID) -> int:
     """The number of enabled people of a client, invited ones too."""
     return User.objects.filter(client=client_id, is_active=True, erased_at=None).count()
+
+
+def has_refused() -> bool:
+    """Returns whether any client was refused a seat within a day."""
+    return cache.get(ANY_REFUSED) is not None
 
 
 def refused_since(client_ids: list[UUID]) -> dict[UUID, datetime]:

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import Count, F, Q, QuerySet
 
 from accounts.models import Client
-from accounts.seats import refused_since
+from accounts.seats import has_refused, refused_since
 from config.platform.attention import Alert, Finding, Kind, Level, kinds, number_of
 from licensing.models import HeldSuspension, Licence, Standing
 
@@ -25,6 +25,8 @@ def ending(now: datetime) -> QuerySet[Licence]:
 
 def without_seats(now: datetime) -> Iterator[Finding]:
     """Clients that were refused a seat within a day and have none free yet."""
+    if not has_refused():
+        return
     enabled = Count("client__users", filter=Q(client__users__is_active=True))
     full = Licence.objects.annotate(used=enabled).filter(seats__lte=F("used"))
     licences = {each.client_id: each for each in full.select_related("client")}

@@ -311,7 +311,7 @@ def spaced(make: Make) -> tuple[dict[str, str], set[Any]]:
 
 
 def empty(make: Make) -> tuple[dict[str, str], set[Any]]:
-    """What has no value can be asked for."""
+    """Calls without a value can be asked for."""
     make(labels={"user": "batch"})
     return {"label": "none"}, {make().pk}
 

@@ -94,7 +94,7 @@ def test_a_persons_calls_are_stopped_and_restarted_from_their_page(
     assert "can no longer call models. 1 call will end within 15 seconds." in done.content.decode()
     assert Stop.objects.get(user=person).ends_at is None
     page = shown(console, act(person, "change"))
-    assert "Model calls are stopped" in page
+    assert "Stopped since" in page
     assert "Runs wild." in page
     assert act(person, "stop_calls") not in page
 

@@ -9,6 +9,7 @@ from django.db import connection
 from django.urls import reverse
 
 from accounts.models import AuditEvent, Session, User
+from config.platform.jobs.queue import title_of
 from tests.conftest import Browser
 from tests.console.conftest import World
 
@@ -106,7 +107,7 @@ def test_jobs_of_a_kind_that_are_queued_again_up_to_one_are_counted(console: Bro
     address = reverse("admin:procrastinate_procrastinatejob_retry_alike", args=[jobs[0]])
     with going_away("procrastinate_jobs", f"NEW.id = {jobs[2]} AND NEW.status = 'todo'"):
         text = console.post(address, {"reason": "The database is back."}).content.decode()
-    assert f"Done: 2 of 3. It stopped at usage.tell {jobs[2]};" in text
+    assert f"Done: 2 of 3. It stopped at {title_of('usage.tell')} {jobs[2]};" in text
     assert AuditEvent.objects.filter(action="job:retried").count() == 2
     done = console.post(address, {"reason": "The database is back."}, follow=True)
     assert "1 job queued again." in done.content.decode()

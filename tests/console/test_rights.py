@@ -27,7 +27,7 @@ OperatorOf = Callable[[Iterable[str]], User]
 BLOCKS = {
     "front": {
         "Licences by state": "licensing.view_licence",
-        "is in its grace period until": "licensing.view_licence",
+        "is in its grace period</b> until": "licensing.view_licence",
         "Calls in flight": "usage.view_runningcall",
         "failed permanently": "procrastinate.view_procrastinatejob",
         "Nightly jobs": "accounts.view_auditevent",

@@ -1,1 +1,1 @@
-"""How long calls take and how many fail, by hour, model and provider."""
+"""Latency and errors of calls, by hour, model and provider."""

@@ -136,7 +136,7 @@ def _counted(calls: QuerySet[UsageRecord]) -> list[HourLatency]:
 
 
 def _bucket(ms: Any) -> Any:
-    """Of calls that were done: others would make a provider that refuses at once look quick."""
+    """Buckets of calls that were done: others would make a provider that refuses at once look quick."""
     number = Cast(Floor(Ln(Greatest(ms, 1.0)) / log(GROWTH)), IntegerField())
     return Case(When(_DONE, then=number))
 

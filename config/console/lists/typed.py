@@ -19,7 +19,7 @@ NONE = "none"
 
 
 class Unknown(Exception):
-    """What was typed names nothing; the sentence says so."""
+    """A typed value that names nothing, with the sentence that says so."""
 
 
 class Field(NamedTuple):

@@ -1,6 +1,5 @@
 import io
 import json
-import time
 from collections.abc import Iterator
 from math import inf
 from typing import Any
@@ -30,6 +29,7 @@ from config.platform.edge.body_limits import (
 )
 from config.platform.problems import rendering as handlers
 from config.platform.problems.problem import MalformedRequest
+from tests.effort import takes_at_most
 from tests.platform.api.gunicorn_requests import chunked, serve
 
 
@@ -392,9 +392,9 @@ def test_a_long_number_hides_no_other_fault(wrong: str) -> None:
 
 
 def test_a_number_of_a_million_digits_is_read_at_once() -> None:
-    began = time.process_time()
-    assert parsed(b'{"n": %s}' % (b"9" * 1_000_000)) == {"n": inf}
-    assert time.process_time() - began < 1
+    body = b'{"n": %s}' % (b"9" * 1_000_000)
+    assert parsed(body) == {"n": inf}
+    assert takes_at_most(50, lambda: parsed(body))
 
 
 def test_values_that_only_a_field_can_check_are_parsed(client: Client) -> None:

@@ -174,7 +174,7 @@ class ErrorFilter(TypedFilter):
 
 
 class LabelFilter(TypedFilter):
-    """What callers said a call is for: their ``user``, or a pair of their ``metadata``."""
+    """Filters by a caller's own labels: their ``user``, or a pair of their ``metadata``."""
 
     title, names = "label", ("label",)
     hint = "user or name=value"

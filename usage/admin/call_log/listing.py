@@ -101,7 +101,7 @@ class CallList(RestrictedChangeList):
 
 
 def spent(calls: CallList, request: HttpRequest) -> Spent | None:
-    """What the days of a list have cost one client or person; None for any other list."""
+    """Returns the cost of one client or person in the days of a list; None for any other list."""
     whose = [each for each in calls.chosen if isinstance(each, (ClientFilter, PersonFilter))]
     since, until = bounds_of(request)
     is_summed = all(isinstance(each, SUMMED) for each in calls.chosen)

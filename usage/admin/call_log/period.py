@@ -1,4 +1,4 @@
-"""When the calls of a list were admitted: the last days, a month, or from one instant until another."""
+"""The period in which the calls of a list were admitted: the last days, a month, or from one instant until another."""
 
 from collections.abc import Sequence
 from contextlib import suppress
