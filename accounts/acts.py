@@ -24,7 +24,7 @@ ACTS = (
     Act(
         "user:email_changed",
         "changed the email of {}",
-        "operator changed an email; mail went to the old address",
+        "operator changed an email; the old address was emailed",
         (
             # Whoever sets a person's email or one-time password can enter as that person.
             Right("accounts.user_email", proof=Proof.GRAVE),
@@ -66,7 +66,7 @@ ACTS = (
     Act(
         "user:one_time_password_set",
         "set a one-time password for {}",
-        "operator replaced a password by a one-time password; sessions ended",
+        "operator replaced a password with a one-time password; sessions ended",
         (Right("accounts.user_one_time", proof=Proof.GRAVE),),
     ),
     Act(
@@ -148,8 +148,8 @@ ACTS = (
     ),
     Act(
         "operator:password_accepted",
-        "gave the right password at the console",
-        "operator gave the right password; the second factor is still to come",
+        "entered the right password at the console",
+        "operator entered the right password; the second factor is still to come",
     ),
     Act(
         "operator:signed_in",
@@ -158,48 +158,48 @@ ACTS = (
     ),
     Act(
         "operator:factor_proved",
-        "confirmed the second factor for a grave act",
-        "operator proved the second factor again, for a grave act",
+        "confirmed the second factor for a sensitive action",
+        "operator confirmed the second factor again, for a sensitive action",
     ),
     Act(
         "operator:factor_refused",
-        "gave a wrong second factor",
-        "wrong or used code, or passkey refused, at sign-in, set-up or a grave act",
+        "entered a wrong second factor",
+        "wrong or used code, or passkey refused, at sign-in, set-up or a sensitive action",
     ),
     Act(
         "operator:set_up_code_made",
-        "made a set-up code for {}",
-        "operator or command made a code to set up a second factor",
+        "created a set-up code for {}",
+        "operator or command created a code to set up a second factor",
         (Right("accounts.user_set_up_code", proof=Proof.GRAVE),),
     ),
     Act("operator:set_up_code_used", "used a set-up code", "operator entered that code"),
     Act(
         "operator:set_up_code_refused",
-        "gave a wrong set-up code",
+        "entered a wrong set-up code",
         "wrong, used or expired set-up code entered",
     ),
     Act(
         "operator:factor_added",
         "added a second factor",
-        "operator added a passkey or an authenticator app; mail went to them",
+        "operator added a passkey or an authenticator app; they were emailed",
     ),
     Act("operator:factor_renamed", "renamed a second factor", "operator renamed one"),
     Act(
         "operator:factor_removed",
         "removed a second factor",
-        "operator removed one; mail went to them",
+        "operator removed one; they were emailed",
     ),
     Act(
         "operator:recovery_codes_made",
-        "made recovery codes",
-        "operator made recovery codes, which void the earlier ones; mail went to them",
+        "created recovery codes",
+        "operator created recovery codes, which void the earlier ones; mail went to them",
     ),
     Act(
         "operator:factor_reset",
         "reset the second factor of {}",
         (
-            "another operator or a command removed all factors; sessions ended, mail went to "
-            "the operator"
+            "another operator or a command removed all factors; sessions ended, the operator was "
+            "emailed"
         ),
         (Right("accounts.user_reset_factor", proof=Proof.GRAVE),),
     ),
@@ -214,11 +214,11 @@ ACTS = (
         "was refused a sign-in to the console as {}",
         "wrong email or password at the console; target: the email's person, if any",
     ),
-    Act("signing_key:made", "made the signing key {}", "signing key created"),
+    Act("signing_key:made", "created the signing key {}", "signing key created"),
     Act("signing_key:revoked", "revoked the signing key {}", "key and all its tokens voided"),
     Act(
         "signing_key:reencrypted",
-        "encrypted the signing keys anew",
+        "re-encrypted the signing keys",
         "private key encrypted under a newer encryption key",
     ),
     Act(
@@ -228,7 +228,7 @@ ACTS = (
     ),
     Act(
         "connection:reauthorisation_needed",
-        "found that a connection of {} needs a new consent",
+        "found that a connection of {} needs new consent",
         "provider no longer accepts the grant",
     ),
     Act(

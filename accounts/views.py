@@ -207,7 +207,7 @@ class PasswordResetViewSet(ViewSet):
         operation_id="reset_password",
         request=PasswordResetSerializer,
         responses=no_content(
-            "A mail is queued if the email belongs to a user; the answer does not reveal it."
+            "An email is queued if the email belongs to a user; the answer does not reveal it."
         ),
     )
     def reset(self, request: Request) -> Response:

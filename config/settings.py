@@ -79,12 +79,12 @@ LLM_MEMBERS: str = env.text("LLM_MEMBERS", "", check=MEMBERS) or "listed"
 LLM_FETCHES: str = env.text("LLM_FETCHES", "", check=FETCHES) or ""
 LLM_LIMIT_NAME: str = env.text("LLM_LIMIT_NAME", "", check=LIMIT_NAME) or ""
 LLM_CONNECT_TIMEOUT: float = env.number("LLM_CONNECT_TIMEOUT", 5.0, above=True)
-# None: as long as any other silence.
+# None: as long as for any silence.
 LLM_FIRST_BYTE_TIMEOUT: float | None = env.number("LLM_FIRST_BYTE_TIMEOUT", None, above=True)
 LLM_READ_TIMEOUT: float = env.number("LLM_READ_TIMEOUT", 60.0, above=True)
 LLM_KEEPALIVE_SECONDS: float = env.number("LLM_KEEPALIVE_SECONDS", 10.0, above=True)
 LLM_MAX_SECONDS: float = env.number("LLM_MAX_SECONDS", 600.0, above=True)
-# The least time between two reads of a running stream; 0: each chunk at once.
+# The least time between two reads of a running stream; 0: every chunk at once.
 LLM_STREAM_PACE_MS: float = env.number("LLM_STREAM_PACE_MS", 20.0, most=1_000.0)
 # Charged for each second of silence of a call that was cut without a report.
 LLM_UNSEEN_TOKENS_PER_SECOND: float = env.number(

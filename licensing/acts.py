@@ -54,7 +54,7 @@ ACTS = (
     Act(
         "licence:minimum_set",
         "set the minimum version of {}",
-        "least version of a client's shells changed or removed",
+        "minimum version of a client's shells changed or removed",
         (Right("accounts.client_minimum", ("release",), Proof.GRAVE),),
     ),
     Act(
@@ -72,7 +72,7 @@ ACTS = (
     Act(
         "service:minimum_set",
         "set the minimum version of {}",
-        "least version of all shells changed or removed",
+        "minimum version of all shells changed or removed",
         (Right("licensing.servicenotice_minimum", ("release",), Proof.GRAVE),),
     ),
     Act(

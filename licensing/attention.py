@@ -57,7 +57,7 @@ kinds.add(
         "suspensions", 110, "Clients", "licensing.view_heldsuspension",
         HeldSuspension.objects.filter(ended_at=None, confirmed_at=None), Level.ACT, "noticed_at",
         acts="confirm", label="Confirm", then=held,
-        alert=Alert("Compare with Stripe, then confirm.", "at once", is_mailed_by_rule=True),
+        alert=Alert("Check it against Stripe, then confirm.", "at once", is_mailed_by_rule=True),
     ),
     Kind(
         "seats", 115, "Clients", "licensing.view_licence", without_seats, on="licence",

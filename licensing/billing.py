@@ -226,8 +226,8 @@ def _changes(run: Run, subscriptions: Mapping[str, Collection[str]]) -> list[Bil
         decisions.append(run.decide(licence, status, run.now))
     if customers > 1 and len(run.report.without_subscription) == customers:
         raise NoCustomerKnown(
-            f"Stripe knows a subscription of none of {customers} customers, so nothing was changed; "
-            f"STRIPE_API_KEY may be of another account or of its test mode{_other_products()}."
+            f"Stripe has no subscription for any of {customers} customers, so nothing was changed; "
+            f"STRIPE_API_KEY may belong to another account or to its test mode{_other_products()}."
         )
     return [each for each in decisions if each.changes_licence]
 

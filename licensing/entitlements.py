@@ -15,7 +15,7 @@ def entitlements_of(given: Collection[str], *, before: Collection[str]) -> list[
     if wrong:
         sentence = (
             f"No micro app can be called {', '.join(wrong)}: "
-            "small letters and digits, with single hyphens between them."
+            "lower-case letters and digits, with single hyphens between them."
         )
         raise InvalidRequest(errors=[Fault("/entitlements", "invalid", sentence)])
     return sorted({*given})

@@ -70,7 +70,7 @@ def set_operator_status(
     if status == Standing.GRACE and (grace_until is None or grace_until <= now):
         faults.append(Fault("/grace_until", "invalid", "A grace needs an end in the future."))
     if ends_at is not None and ends_at <= now:
-        faults.append(Fault("/ends_at", "invalid", "This end has passed."))
+        faults.append(Fault("/ends_at", "invalid", "This date has passed."))
     if faults:
         raise InvalidRequest(errors=faults)
     with transaction.atomic():

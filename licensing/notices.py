@@ -84,7 +84,7 @@ def set_message(
     text = " ".join(text.split())
     faults = reason_faults(reason)
     if until is not None and until <= now:
-        faults.append(Fault("/until", "invalid", "This end has passed."))
+        faults.append(Fault("/until", "invalid", "This date has passed."))
     if not text.isprintable():
         faults.append(Fault("/text", "invalid", "A message is plain text, in one paragraph."))
     if faults:

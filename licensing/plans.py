@@ -15,7 +15,7 @@ from config.platform.problems.problem import Fault
 from licensing.entitlements import entitlements_of
 from licensing.models import Plan
 
-NAME_TAKEN = Fault("/name", "unique", "There is a plan of this name already.")
+NAME_TAKEN = Fault("/name", "unique", "A plan with this name already exists.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,9 +139,9 @@ def _asking() -> Iterator[stripe.StripeClient]:
         try:
             yield _client(session)
         except stripe.StripeError as error:
-            raise BillingUnavailable(f"Stripe could not be asked: {_kind(error)}") from None
+            raise BillingUnavailable(f"Stripe could not be reached: {_kind(error)}") from None
         except (AttributeError, LookupError, TypeError, ValueError):
-            raise BillingUnavailable("Stripe answered something that is no list.") from None
+            raise BillingUnavailable("Stripe returned something that is not a list.") from None
 
 
 def _client(session: requests.Session) -> stripe.StripeClient:

@@ -112,7 +112,7 @@ def _hold(
             f"{job} would suspend {len(licence_ids)} of {clients} clients, which is more than it may without "
             f"confirmation.\nIt changed nothing at {instant(now)} and changes nothing until you confirm.\n\n"
             "If these clients have really not paid, confirm, and the next run suspends them. If not, check the "
-            "payment processor: the key may be of another account, or the customers may have moved."
+            "payment processor: the key may belong to another account, or the customers may have moved."
         ),
         path=f"{PAGE}{held.pk}/change/",
     )

@@ -12,13 +12,13 @@ PAGES = (
 ACTS = (
     Act(
         "personal_key:made",
-        "made a personal key for {}",
-        "person made a personal key: its id, end and cap",
+        "created a personal key for {}",
+        "person created a personal key: its id, end and cap",
     ),
     Act(
         "personal_key:ended",
-        "ended a personal key of {}",
-        "person or operator ended it",
+        "revoked a personal key of {}",
+        "person or operator revoked it",
         (Right("llmproxy.personalkey_end", ("support",)),),
     ),
     Act(
@@ -55,13 +55,13 @@ ACTS = (
     Act(
         "provider:switched_off",
         "switched off the provider {}",
-        "no more calls to a provider",
+        "calls no longer go to a provider",
         (Right("llmproxy.provider_off", ("licensing",)),),
     ),
     Act(
         "provider:switched_on",
         "switched on the provider {}",
-        "calls to a provider again",
+        "calls go to a provider again",
         (Right("llmproxy.provider_on", ("licensing",)),),
     ),
     Act(

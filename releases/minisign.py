@@ -190,9 +190,9 @@ def _not_base64(text: str) -> str:
     if text != "".join(text.split()):
         return "The signature has spaces or line breaks, which shells refuse."
     if "://" in text or text.endswith((".sig", ".minisig")):
-        return "This says where the signature file is. Put what the file holds here."
+        return "This says where the signature file is. Put the file's contents here."
     if text.startswith(_BEGINS) and len(text) % 4:
-        return "The base64 is cut off, or lacks the = at its end. Put all that the .sig file holds here."
+        return "The base64 is cut off, or lacks the = at its end. Put the whole contents of the .sig file here."
     return "The signature is not canonical base64."
 
 

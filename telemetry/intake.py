@@ -32,7 +32,7 @@ LARGE = 64 * 1024
 
 Validated = tuple[dict[str, ReportedEvent], list[Fault], float]
 _checking = WorkerThread(
-    "There is much telemetry to check just now. Please send this again in a moment."
+    "A lot of telemetry is being checked just now. Please send this again in a moment."
 )
 
 

@@ -31,7 +31,7 @@ def test_a_mail_is_read_by_paragraphs() -> None:
 @pytest.mark.parametrize(
     ("source", "found"),
     [
-        ('class A:\n    """A docstring of it."""\n    label = "End key"', ["End key"]),
+        ('class A:\n    """A docstring of it."""\n    label = "Revoke key"', ["Revoke key"]),
         ('raise Refused(f"The model {name} is off.")', ["The model {…} is off."]),
         ('def effects():\n    yield f"{name} is removed."', ["{…} is removed."]),
         ('log.warning("A line for the log alone.")', []),

@@ -31,10 +31,12 @@ ACTS = (
     Act(
         "override:granted",
         "granted {} an override",
-        "person got other caps until a date",
+        "person given different caps until a date",
         (Right("usage.override_add", ("support", "licensing")),),
     ),
-    Act("override:extra_granted", "granted {} an extra allowance", "person got additional tokens"),
+    Act(
+        "override:extra_granted", "granted {} an extra allowance", "person given additional tokens"
+    ),
     Act(
         "override:ended",
         "ended an override of {}",

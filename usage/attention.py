@@ -88,7 +88,7 @@ kinds.add(
         "budget", 130, LIMITS, "usage.view_budget", warned_budgets,
         on="client", acts="budget", client="client_id", then=budgets,
         alert=Notified(
-            "Raise it, or tell the client.", "80 %, and once it is spent", is_mailed_by_rule=True
+            "Raise it, or notify the client.", "80 %, and once it is spent", is_mailed_by_rule=True
         ),
     ),
     Kind(

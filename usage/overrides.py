@@ -93,7 +93,7 @@ def end_override(*, override_id: int, reason: str, by: Actor, now: datetime) -> 
 def _check(allowance: Allowance, *, ends_at: datetime, reason: str, now: datetime) -> None:
     faults = reason_faults(reason)
     if ends_at <= now:
-        faults.append(Fault("/ends_at", "invalid", "This end has passed."))
+        faults.append(Fault("/ends_at", "invalid", "This date has passed."))
     if all(number is None for number in asdict(allowance).values()):
         faults.append(Fault("", "required", "Give at least one number."))
     for name, number in asdict(allowance).items():

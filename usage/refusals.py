@@ -237,7 +237,7 @@ class Share(NamedTuple):
         if self.wanted > self.cap:
             return f"This call may need {self.wanted:,} tokens, more than the whole limit of {self.cap:,}."
         if self.is_of_key:
-            return "This key's tokens of this month are used up. They start anew on the first of next month."
+            return "This key's tokens for this month are used up. They reset on the first of next month."
         if self.cap - self.used < LEAST_OUTPUT:
             return None
         whose = f"this month's {self.dimension}" if self.dimension else "today's"

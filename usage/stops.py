@@ -35,7 +35,7 @@ def stop_model_calls(
     """
     faults = reason_faults(reason)
     if ends_at is not None and ends_at <= now:
-        faults.append(Fault("/ends_at", "invalid", "This end has passed."))
+        faults.append(Fault("/ends_at", "invalid", "This date has passed."))
     if faults:
         raise InvalidRequest(errors=faults)
     with transaction.atomic():

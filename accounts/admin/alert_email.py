@@ -15,7 +15,7 @@ from config.console.actions import Action, Result
 
 class AlertEmailForm(forms.Form):
     email = forms.EmailField(
-        label="Email", required=False, help_text="Empty: operators alone are told."
+        label="Email", required=False, help_text="Empty: only operators are emailed."
     )
 
 

@@ -256,7 +256,7 @@ class AuditEventAdmin(ExportedList):
     # Shows the search box; get_search_results does the search.
     search_fields = ("actor",)
     search_help_text = (
-        "Words of the actor, target or reason, or how they begin; an action or its subject (licence:); "
+        "Words of the actor, target or reason, or their beginnings; an action or its subject (licence:); "
         "a whole request id, address or id."
     )
     fields = (

@@ -42,7 +42,7 @@ class ConnectionState(ChoiceFilter):
     title, parameter_name = "state", "state"
     choices_of = (
         ("lapsed", "reauthorisation needed"),
-        ("failing", "provider failed last time"),
+        ("failing", "provider failed on the last attempt"),
         ("well", "neither"),
     )
 

@@ -16,19 +16,19 @@ class RevokeEverybody(Action):
 
     # As every action of a list without a row is called.
     name = "add"
-    label = "Revoke everybody"
+    label = "Revoke all sessions"
     destructive = True
     # The rule commits in batches, so that no sign-in waits for all of them.
     atomic = False
 
     def title(self, target: None, name: str) -> str:
-        return "Revoke everybody’s sessions?"
+        return "Revoke all sessions?"
 
     def effects(self, target: None) -> Iterable[str]:
         live = Session.objects.live(at=timezone.now())
         people = counted(live.order_by().values("user").distinct().count(), "person", "people")
         yield f"{counted(live.count(), 'session')} of {people} end at once, and every access token is refused."
-        yield "All personal keys end for good: whoever uses one makes another."
+        yield "All personal keys end for good: people who use one must create another."
         yield "Running model calls end within 15 seconds."
         yield "Everybody can sign in again at once. Operators, you included, sign in to this console again."
 

@@ -18,8 +18,8 @@ MINUTES = int(SET_UP_WITHIN.total_seconds() // 60)
 
 class MakeSetUpCode(OperatorAction):
     name = "set_up_code"
-    label = "Make set-up code"
-    question = "Make a set-up code for {name}?"
+    label = "Create set-up code"
+    question = "Create a set-up code for {name}?"
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
         known = target.is_staff and target.is_active and super().available(target, by=by)
@@ -46,10 +46,10 @@ class ResetFactor(OperatorAction):
         return target.is_staff and super().available(target, by=by) and has_factor(target.pk)
 
     def effects(self, target: User) -> Iterable[str]:
-        yield f"The passkeys, authenticator apps and recovery codes of {target} stop working, for good."
+        yield f"The passkeys, authenticator apps and recovery codes of {target} stop working permanently."
         yield "Their sessions in this console end."
         yield "They sign in with their password and a new set-up code, which you can make for them afterwards."
-        yield "They get a mail about it."
+        yield "They get an email about it."
 
     def do(self, target: User, **given: Any) -> Result:
         reset(user_id=target.pk, **given)

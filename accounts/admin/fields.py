@@ -39,7 +39,7 @@ class PersonField(forms.CharField):
         found = User.objects.filter(pk=identity) if identity else User.objects.by_email(written)
         person = found.first()
         if person is None or person.client_id is None or person.erased_at is not None:
-            raise ValidationError("No client has a person of this email.", code="unknown")
+            raise ValidationError("No client has a person with this email.", code="unknown")
         return person
 
 

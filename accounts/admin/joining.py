@@ -27,7 +27,7 @@ from config.console.actions import Action, BulkAction, Preview, Result
 from config.console.template_tags import counted
 
 HOURS = int(LIFETIMES[PasswordLink.Kind.INVITATION].total_seconds() // 3600)
-LINK = f"They get a mail with a link to set a password; it works once, and for {HOURS} hours."
+LINK = f"They get an email with a link to set a password. It works once, for {HOURS} hours."
 
 
 def joined(user: User, *, now: datetime) -> str:
@@ -49,7 +49,7 @@ def joined(user: User, *, now: datetime) -> str:
 class InvitationForm(forms.Form):
     emails = forms.CharField(
         widget=forms.Textarea(attrs={"rows": 6, "spellcheck": "false"}),
-        help_text="One or several, a line each or separated by commas.",
+        help_text="One or more, on separate lines or separated by commas.",
     )
 
     def __init__(self, *args: Any, client: Client, by: HttpRequest, **kwargs: Any) -> None:
@@ -84,7 +84,7 @@ class InvitePeople(Action):
     def effects(self, target: Client) -> Iterable[str]:
         yield f"New people are added to {target}, without a password. {LINK}"
         yield "People who were invited before and have no password yet get a new link; the old one stops working."
-        yield "People who have a password already get no mail. If one email cannot be invited, nobody is."
+        yield "People who already have a password get no email. If one email cannot be invited, nobody is."
 
     def do(self, target: Client, *, emails: Any, **given: Any) -> Result:
         done = invite(named=emails_in(emails), client=target, **given)
@@ -141,9 +141,9 @@ class ImportPeople(Action):
     button = "Preview"
 
     def effects(self, target: Client) -> Iterable[str]:
-        yield "The next page shows the effect of each line. Nothing is changed before you confirm it there."
-        yield f"New people are added to {target}. People who are here already are not changed and get no mail."
-        yield "The same file can be imported again without harm."
+        yield "The next page shows the effect of each line. Nothing is changed until you confirm it there."
+        yield f"New people are added to {target}. People who are already here are not changed and get no email."
+        yield "It is safe to import the same file again."
 
     def form(
         self, target: Client, data: Mapping[str, Any] | None, *, by: HttpRequest

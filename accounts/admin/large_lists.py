@@ -11,7 +11,7 @@ from config.console.base import ConsoleAdmin, uuid_in
 
 # The number of people whose rows a part of an email finds; each may have thousands.
 PEOPLE_LOOKED_FOR = 20
-THEIRS = f"An email, or a part of it (of {PEOPLE_LOOKED_FOR} people at most)"
+THEIRS = f"An email, or part of one (which at most {PEOPLE_LOOKED_FOR} people share)"
 
 
 class LargeList(ConsoleAdmin):

@@ -27,9 +27,9 @@ class ChangeEmail(PersonAction):
     form_class = EmailForm
 
     def effects(self, target: User) -> Iterable[str]:
-        yield "They sign in with the new email from now on; sessions go on."
-        yield "Links that were mailed to the old address stop working, an invitation included."
-        yield "The old address gets a mail with the time of the change, without the new address."
+        yield "They sign in with the new email from now on; sessions continue."
+        yield "Links that were mailed to the old address stop working, including any invitation."
+        yield "The old address gets an email with the time of the change, but not the new address."
 
     def initial(self, target: User, *, by: HttpRequest) -> dict[str, Any]:
         return {"email": target.email}
@@ -41,7 +41,7 @@ class ChangeEmail(PersonAction):
 
 class MoveForm(ReasonForm):
     client = ClientField(
-        help_text="By name, or by id. To keep somebody out of the shell, disable them instead."
+        help_text="By name or id. To keep somebody out of the shell, disable them instead."
     )
 
 
@@ -69,19 +69,19 @@ class Move(PersonAction):
         yield "They sign in again with the same password, and the new client's licence and plan count."
         yield "Their past usage stays with the old client in the ledger, and counts towards their month."
         if not target.has_usable_password():
-            yield "Their invitation does not work any more: send another one afterwards."
+            yield "Their invitation no longer works: send another one afterwards."
 
     def do(
         self, target: User, *, client: Client | None, reason: str, by: Actor, now: datetime
     ) -> Result:
         ended = move_user(user_id=target.pk, client=client, reason=reason, by=by, now=now)
-        said = f"{target} belongs to {client or 'no client'} now."
+        said = f"{target} now belongs to {client or 'no client'}."
         return Result(said, target, signed_out(ended))
 
 
 class ErasureForm(ReasonForm):
     email = forms.CharField(
-        label="Type the email of the person",
+        label="Type the person’s email",
         max_length=254,
         widget=forms.TextInput(attrs=NAME),
         help_text="Confirms that this is the right person.",
@@ -106,8 +106,8 @@ class Erase(PersonAction):
             f"{name} {number:,}" for name, number in preview(user_id=target.pk).items() if number
         )
         yield f"Removed: email and password; {', '.join(going) or 'nothing else, there is nothing else'}."
-        yield "Their usage stays in the ledger without a name."
-        yield "The audit log keeps the email as evidence until its events are pruned, and nothing after that."
+        yield "Their usage stays in the ledger, without a name."
+        yield "The audit log keeps the email as evidence until its events are pruned."
 
     def do(self, target: User, **given: Any) -> Result:
         erase_user(user_id=target.pk, **given)

@@ -28,8 +28,8 @@ class EditNotes(Action):
     button = "Save notes"
 
     def effects(self, target: Client) -> Iterable[str]:
-        yield "Everybody who may open this client reads them, and a search finds them."
-        yield "The audit log keeps which of them changed, and not what they say."
+        yield "Everybody who can open this client can read them, and search finds them."
+        yield "The audit log records which of them changed, but not what they say."
 
     def form(self, target: Client, data: Mapping[str, Any] | None, *, by: HttpRequest) -> NotesForm:
         # A copy: the form writes what was entered into its instance.

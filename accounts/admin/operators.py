@@ -69,7 +69,7 @@ class NewOperator(Action):
     form_class = NewOperatorForm
 
     def effects(self, target: None) -> Iterable[str]:
-        yield "They get a mail that says who added them and where to begin. It holds no link that signs anybody in."
+        yield "They get an email that says who added them and where to begin. It contains no sign-in link."
         yield "You are shown a set-up code once. Read it to them on a call."
         yield "With it they choose a password and set up a second factor."
 
@@ -94,7 +94,7 @@ class MakeOperator(OperatorAction):
         return known and not target.is_staff and super().available(target, by=by)
 
     def effects(self, target: User) -> Iterable[str]:
-        yield f"{target} can use this console, and in it do what the roles allow."
+        yield f"{target} can use this console, and do in it what their roles allow."
 
     def do(self, target: User, **given: Any) -> Result:
         make_operator(user_id=target.pk, **given)
@@ -114,7 +114,7 @@ class ChangeRoles(OperatorAction):
 
     def effects(self, target: User) -> Iterable[str]:
         yield f"Roles of {target} now: {role_names(target)}."
-        yield "The change counts from the next request on."
+        yield "The change takes effect with the next request."
 
     def initial(self, target: User, *, by: HttpRequest) -> dict[str, Any]:
         return {"roles": sorted(target.roles)}
@@ -135,11 +135,13 @@ class DismissOperator(OperatorAction):
         return target.is_staff and super().available(target, by=by)
 
     def effects(self, target: User) -> Iterable[str]:
-        yield f"{target} cannot use this console any more, from the next request on."
+        yield f"{target} cannot use this console from the next request on."
 
     def do(self, target: User, **given: Any) -> Result:
         dismiss_operator(user_id=target.pk, **given)
-        return Result(f"{target} is no operator any more.", target, "They cannot open the console.")
+        return Result(
+            f"{target} is no longer an operator.", target, "They cannot open the console."
+        )
 
 
 class RoleFilter(ChoiceFilter):
@@ -195,7 +197,7 @@ class OperatorAdmin(ConsoleAdmin):
         kinds = (("Passkey", operator.has_passkey), ("Authenticator app", operator.has_app))
         named = " and ".join(name for name, known in kinds if known).capitalize()
         if named or not settings.OPERATOR_SECOND_FACTOR:
-            return named or "Not asked for"
+            return named or "Not required"
         return cell(Chip("watch", "None"))
 
     @admin.display(description="email", ordering="email")

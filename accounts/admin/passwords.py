@@ -21,8 +21,8 @@ HOURS = int(LIFETIMES[PasswordLink.Kind.ONE_TIME].total_seconds() // 3600)
 
 class SendReset(PersonAction):
     name = "reset"
-    label = "Send reset mail"
-    question = "Send {name} a reset mail?"
+    label = "Send reset email"
+    question = "Send {name} a reset email?"
     form_class = forms.Form
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
@@ -30,14 +30,14 @@ class SendReset(PersonAction):
         return known and super().available(target, by=by)
 
     def effects(self, target: User) -> Iterable[str]:
-        yield f"{target} gets a mail with a link to set a new password; it works once, and for {MINUTES} minutes."
+        yield f"{target} gets an email with a link to set a new password. It works once, for {MINUTES} minutes."
         yield "A reset link that was sent before stops working."
         yield "Until they use it their password and their sessions stay as they are."
 
     def do(self, target: User, **given: Any) -> Result:
         request_link(user_id=target.pk, kind=PasswordLink.Kind.RESET, **given)
         follows = f"Its link works once, for {MINUTES} minutes."
-        return Result(f"A reset mail to {target} is on its way.", target, follows)
+        return Result(f"A reset email to {target} is on its way.", target, follows)
 
 
 class SetOneTimePassword(PersonAction):
@@ -57,7 +57,7 @@ class SetOneTimePassword(PersonAction):
         yield ENDS
         yield "Their password stops working. A one-time password takes its place and is shown to you once."
         yield f"Read it to them on a call. Within {HOURS} hours they choose a new password with it."
-        yield "They get a mail about it, without the password."
+        yield "They get an email about it, without the password."
 
     def do(self, target: User, **given: Any) -> OneTimeResult:
         made = set_one_time_password(user_id=target.pk, **given)

@@ -49,7 +49,7 @@ class Disable(PersonAction, BulkAction):
     def effects(self, target: User | None) -> Iterable[str]:
         yield ENDS
         yield "They cannot sign in until somebody enables them again."
-        yield "Their connections to third parties are removed for good."
+        yield "Their connections to third parties are removed permanently."
 
     def message(self, whom: str, number: int) -> str:
         return f"{whom} can no longer sign in. {signed_out(number)}"
@@ -77,7 +77,7 @@ class Enable(PersonAction):
 
 class PersonForm(forms.Form):
     email = forms.EmailField(max_length=254)
-    client = ClientField(required=False, help_text="By name. Operators need none.")
+    client = ClientField(required=False, help_text="By name. Operators do not need one.")
 
 
 class AddPerson(Action):

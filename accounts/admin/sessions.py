@@ -43,7 +43,7 @@ class EndSession(BulkAction):
     def effects(self, target: Session | None) -> Iterable[str]:
         yield "The tokens of this session are refused from the next request on."
         yield "Its running model calls end within 15 seconds."
-        yield "The person can sign in again; other sessions go on."
+        yield "The person can sign in again; other sessions continue."
 
     def message(self, whom: str, number: int) -> str:
         return f"{counted(number, 'session')} ended."
@@ -85,7 +85,9 @@ class SessionAdmin(LargeList):
     list_filter = (SessionState, "ended_by", "started_at")
     link_lookups = ("user__id__exact",)
     list_select_related = ("user",)
-    search_help_text = f"{THEIRS}, how a device begins, or the id of a session or a person."
+    search_help_text = (
+        f"{THEIRS}, the beginning of a device’s name, or the id of a session or a person."
+    )
     uuid_fields = ("id", "user_id")
     fields = ("id",)
 
@@ -95,7 +97,7 @@ class SessionAdmin(LargeList):
     @admin.display(description="device")
     def device(self, session: Session) -> SafeString:
         """Its name; what it said of itself stands behind."""
-        said = ", ".join(filter(None, (session.agent, session.device_fp))) or "It said nothing."
+        said = ", ".join(filter(None, (session.agent, session.device_fp))) or "Nothing reported."
         name = session.device or "Unknown device"
         return format_html("<details><summary>{}</summary>{}</details>", name, said)
 

@@ -84,7 +84,7 @@ def read(value: str) -> dict[str, OAuthProvider]:
 def _provider(name: str, given: Any) -> OAuthProvider:
     if not NAME.fullmatch(name):
         raise ValidationError(
-            "A provider's name has small letters, digits, - and _, and at most 40 of them."
+            "A provider's name has at most 40 lower-case letters, digits, - and _."
         )
     if not isinstance(given, dict):
         raise _fault(name, "must be an object")

@@ -65,7 +65,7 @@ def why_over(*, session_id: str | None, now: datetime) -> str:
     known = [session_id] if session_id else []
     session = ConsoleSession.objects.filter(pk__in=known).first()
     if session is None:
-        return "Your session is over. Sign in again."
+        return "Your session has ended. Sign in again."
     if session.ended_at is None and session.started_at <= now - LONGEST:
         return "You were signed out: a session ends after 12 hours."
     if session.ended_at is None and session.last_used_at <= now - IDLE_END:

@@ -46,7 +46,7 @@ def prove_by_recovery_code(
     known = [codes] if codes else []
     device = _proved([*known], as_typed(code), user=user, sign_in=sign_in, by=by, now=now)
     left = len(RecoveryCodes.objects.get(user=user).hashes)
-    mails.factor_changed(user=user, change=f"A recovery code was used; {left} are left.", now=now)
+    mails.factor_changed(user=user, change=f"A recovery code was used; {left} left.", now=now)
     return device
 
 

@@ -30,11 +30,11 @@ NAME_LENGTH = 64
 
 
 class NotAnOperator(InvalidRequest):
-    default_detail = "Only operators who may sign in have a second factor."
+    default_detail = "Only operators who can sign in have a second factor."
 
 
 class HasFactor(InvalidRequest):
-    default_detail = "This operator has a second factor. Reset it first if it is lost."
+    default_detail = "This operator already has a second factor. If it is lost, reset it first."
 
 
 class LastFactor(InvalidRequest):
@@ -43,7 +43,7 @@ class LastFactor(InvalidRequest):
 
 class WrongSetUpCode(InvalidRequest):
     default_detail = (
-        "This code is wrong, or its 30 minutes are over. Ask an owner of the console for a new one."
+        "This code is wrong or more than 30 minutes old. Ask an owner of the console for a new one."
     )
 
 
@@ -167,7 +167,7 @@ def make_recovery_codes(*, user: User, by: Actor, now: datetime) -> list[str]:
     with transaction.atomic():
         RecoveryCodes.objects.update_or_create(user=user, defaults=kept)
         record("operator:recovery_codes_made", user, by=by, now=now)
-        mails.factor_changed(user=user, change="New recovery codes were made.", now=now)
+        mails.factor_changed(user=user, change="New recovery codes were created.", now=now)
     return [grouped(each) for each in codes]
 
 

@@ -26,8 +26,8 @@ class StillNeeded(InvalidRequest):
     """A person cannot be deleted while rows that must stay refer to them."""
 
     default_detail = (
-        "Records that must stay refer to this person, such as usage in the ledger. "
-        "The person can be disabled or erased, not deleted."
+        "Records that must be kept, such as usage in the ledger, refer to this "
+        "person. Disable or erase the person instead."
     )
 
 

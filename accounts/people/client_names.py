@@ -56,7 +56,7 @@ def _warning(clients: list[Client]) -> checks.CheckMessage:
     named = ", ".join(f"{each.name} ({each.pk})" for each in clients)
     return checks.Warning(
         f"Several clients have names that look alike: {named}.",
-        hint="Rename all but one; until then imports and filters may want an id.",
+        hint="Rename all but one; until then, imports and filters may need an id.",
         id="accounts.W002",
     )
 

@@ -86,12 +86,12 @@ def new_name(written: str, *, but: UUID | None = None) -> str:
     if not name.strip(f"{JOINERS} "):
         raise InvalidRequest(errors=[Fault("/name", "required", "A client needs a name.")])
     if any(category(each) in UNSEEN and each not in JOINERS for each in name):
-        detail = "A name has one line, and no signs that cannot be seen or change the direction."
+        detail = "A name is one line without invisible characters, or any that change the direction of text."
         raise InvalidRequest(errors=[Fault("/name", "invalid_characters", detail)])
     lock_until_commit("names of clients")
     others = alike(name)
     if (others.exclude(pk=but) if but else others).exists():
-        detail = "There is a client of this name already, perhaps in other letter case or with other blanks."
+        detail = "A client with this name already exists, perhaps with other capitals or spaces."
         raise InvalidRequest(errors=[Fault("/name", "unique", detail)])
     return name
 
@@ -156,7 +156,7 @@ def _faults(name: str, text: str) -> list[Fault]:
         return [Fault(f"/{name}", "too_long", f"At most {most:,} characters.")]
     lines = "\n\t" if name == "notes" else ""
     if any(category(each) in UNSEEN and each not in JOINERS + lines for each in text):
-        detail = "No signs that cannot be seen or change the direction."
+        detail = "No invisible characters, and none that change the direction of text."
         return [Fault(f"/{name}", "invalid_characters", detail)]
     return []
 

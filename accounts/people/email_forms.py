@@ -82,7 +82,7 @@ def _pairs(alias: str) -> list[tuple[User, User]]:
 def _warning(older: User, younger: User) -> checks.CheckMessage:
     return checks.Warning(
         f"Two people have one mailbox: {older.email} ({older.pk}) and {younger.email} ({younger.pk}).",
-        hint="The second is found by exactly this text alone. Change the email of one of them, or erase one.",
+        hint="The second is only found by exactly this text. Change the email of one of them, or erase one.",
         id="accounts.W001",
     )
 

@@ -142,7 +142,7 @@ def _columns(header: list[str], line: int) -> tuple[int, list[str]]:
         how = "No column is" if not found else "Several columns are"
         raise _refused(
             "no_email_column" if not found else "several_email_columns",
-            f"Line {line}: {how} named “email”. The first line has to name the columns, one of them “email”.",
+            f"Line {line}: {how} named “email”. The first line must name the columns, one of them “email”.",
         )
     return found[0], [name.strip() for name in header if name.strip() and name != header[found[0]]]
 

@@ -199,7 +199,7 @@ def judge_locked(named: Sequence[Named], *, client: Client, field: str) -> list[
 def check_number(named: Sequence[Named], *, field: str) -> None:
     """Raises ``InvalidRequest`` for an empty list and for too many emails."""
     if not named:
-        raise InvalidRequest(errors=[Fault(f"/{field}", "required", "There is no email in it.")])
+        raise InvalidRequest(errors=[Fault(f"/{field}", "required", "It contains no email.")])
     if len(named) > MOST_PEOPLE:
         sentence = f"At most {MOST_PEOPLE:,} people at once; this list has {len(named):,}."
         raise InvalidRequest(errors=[Fault(f"/{field}", "too_many", sentence)])

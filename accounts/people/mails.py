@@ -22,9 +22,9 @@ def token_reused(*, session: Session, evidence: dict[str, Any]) -> None:
     """Informs operators of both uses of a replaced refresh token, without the name of the person."""
     if "ended_at" in evidence:
         ended = f"{evidence['ended_at']}, {evidence['ended_by']}"
-        consequence = f"Its session had ended before ({ended}), so no access was possible."
+        consequence = f"Its session had already ended ({ended}), so no access was possible."
     else:
-        consequence = "Its session has been ended, and a mail informs the person."
+        consequence = "Its session has been ended, and the person is informed by email."
     queue_for_operators(
         subject="A refresh token was used twice",
         text=(
@@ -33,9 +33,9 @@ def token_reused(*, session: Session, evidence: dict[str, Any]) -> None:
             f"First use:  {evidence['used_at']} from {evidence['used_from'] or 'an unknown address'}\n"
             f"Second use: {evidence['replayed_at']} from {evidence['replayed_from'] or 'an unknown address'}"
             f" ({'the same device' if evidence['device_same'] else 'another device'}, as far as it says)\n\n"
-            "Addresses that the person does not know suggest theft; one address, seconds apart, suggests a lost "
-            "answer. Further uses of this session's tokens appear in the audit log, at most one an hour, without a "
-            "mail."
+            "Addresses that the person does not recognise suggest theft; one address, seconds apart, suggests a lost "
+            "answer. Further uses of this session's tokens appear in the audit log, at most once an hour, and are "
+            "not emailed."
         ),
         path=f"/admin/accounts/session/{session.pk}/change/",
     )

@@ -45,7 +45,7 @@ class PasswordForm(forms.Form):
     password = password_field(
         "New password",
         "new-password",
-        "At least 12 characters. Several words that do not belong together make a good password.",
+        "At least 12 characters. Several unrelated words make a good password.",
     )
     again = password_field("Repeat the password", "new-password")
     use_required_attribute = False

@@ -49,7 +49,7 @@ WARN_EVERY_SECONDS = 60
 class LinkSpent(NotFound):
     """The one answer to links that are unknown, expired, used or replaced, or whose person may not sign in."""
 
-    default_detail = "This link does not work any more. Ask for a new one."
+    default_detail = "This link no longer works. Ask for a new one."
 
 
 class Disabled(InvalidRequest):
@@ -62,7 +62,7 @@ class NotInvited(InvalidRequest):
 
 class NoFactor(InvalidRequest):
     default_detail = (
-        "This operator has no second factor yet, so a mailed link would be all that it takes to be them. "
+        "This operator has no second factor yet, so a mailed link alone would be enough to sign in as them. "
         "Set a one-time password, or use manage.py changepassword."
     )
 

@@ -31,8 +31,8 @@ SAME_LETTER = str.maketrans("@{[<9!|+5", "4(((6117$")
 
 TOO_WEAK = "This password is easy to guess."
 OF_CONTEXT = "It is little more than your email, your company's name or the name of this product."
-ONE_WORD = "It is one word with digits or signs."
-ADVICE = "Take several words that do not belong together."
+ONE_WORD = "It is one word with digits or symbols."
+ADVICE = "Use several unrelated words."
 
 _judging = WorkerThread("Many passwords are being chosen just now. Please try again in a moment.")
 
@@ -59,7 +59,7 @@ class StrengthValidator:
             raise ValidationError(sentences, code="password_too_weak")
 
     def get_help_text(self) -> str:
-        return "Several words that do not belong together make a good password."
+        return "Several unrelated words make a good password."
 
 
 def _context(user: User | None) -> list[str]:

@@ -21,13 +21,13 @@ from config.platform.problems.problem import Fault, InvalidRequest
 
 NO_ROLE = Fault("/roles", "required", "Choose at least one role.")
 UNKNOWN_ROLE = Fault("/roles", "unknown", f"Roles are {', '.join(Role.values)}.")
-SAME_ROLES = Fault("/roles", "unchanged", "The operator has these roles already.")
+SAME_ROLES = Fault("/roles", "unchanged", "The operator already has these roles.")
 
 
 class BelongsToClient(InvalidRequest):
     default_detail = (
         "This person belongs to a client, and operators belong to none. "
-        "Add an account for the console alone."
+        "Add a separate account for the console."
     )
 
 
@@ -36,7 +36,7 @@ class NotAccepted(InvalidRequest):
 
     default_detail = (
         "This person has never set a password. Set a one-time password for them, "
-        "and try again once it was used."
+        "and try again once it has been used."
     )
 
 
@@ -45,11 +45,11 @@ class NotEnabled(InvalidRequest):
 
 
 class IsOperator(InvalidRequest):
-    default_detail = "This person is an operator already. Change the roles instead."
+    default_detail = "This person is already an operator. Change the roles instead."
 
 
 class IsNoOperator(InvalidRequest):
-    default_detail = "This person is no operator."
+    default_detail = "This person is not an operator."
 
 
 def make_operator(

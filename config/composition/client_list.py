@@ -104,9 +104,7 @@ class ClientList(ExportedList):
     )  # fmt: skip
     list_filter = (LicenceStatusFilter, ProblemFilter, BudgetFilter, "licence__plan")
     search_fields = ("name", "contract", "manager", "notes")
-    search_help_text = (
-        "A part of the name, of the contract, of the account manager or of the notes."
-    )
+    search_help_text = "Part of the name, contract, account manager or notes."
 
     def listed(self, request: HttpRequest, rows: QuerySet[Client]) -> QuerySet[Client]:
         now = timezone.now()

@@ -86,7 +86,7 @@ class Rename(Action):
 
     def do(self, target: Client, *, name: str, by: Actor, now: datetime) -> Result:
         client = rename_client(client_id=target.pk, name=name, by=by, now=now)
-        return Result(f"The client is called {client} now.", client)
+        return Result(f"The client is now called {client}.", client)
 
 
 class DeleteClient(Action):

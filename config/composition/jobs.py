@@ -54,12 +54,12 @@ class Retry(BulkAction):
         return target.status == "failed"
 
     def effects(self, target: ProcrastinateJob | None) -> Iterable[str]:
-        yield "A worker takes the job up again at once. Work that it did before it failed may be done twice."
+        yield "A worker picks up the job at once. Work that it did before it failed may be done twice."
 
     def do_all(self, targets: Sequence[ProcrastinateJob], **given: Any) -> str:
         queued = apply_to_each(targets, lambda each: self.do_one(each, **given))
         others = len(targets) - queued
-        rest = f" {others:,} left alone: no longer failed, or the same job waits already."
+        rest = f" {others:,} skipped: no longer failed, or the same job is already queued."
         return f"{counted(queued, 'job')} queued again.{rest if others else ''}"
 
     def do_one(self, target: ProcrastinateJob, *, now: datetime, **given: Any) -> int:

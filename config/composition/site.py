@@ -38,7 +38,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-PROOF_TOO_OLD = "Confirm that it is you to go on: your latest proof is older than 10 minutes."
+PROOF_TOO_OLD = "Confirm that it is you to continue: you last did so more than 10 minutes ago."
 
 
 class ConsoleSite(AdminSite):

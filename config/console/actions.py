@@ -47,7 +47,7 @@ class ReasonForm(forms.Form):
     reason = forms.CharField(
         max_length=500,
         widget=forms.Textarea(attrs={"rows": 2}),
-        help_text="Kept in the audit log. Write what a colleague will need to know in a month.",
+        help_text="Kept in the audit log. Write what a colleague will need to know in a month’s time.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -35,7 +35,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "accounts.connection accounts.connectionrevocation",
     },
     "System": {
-        "Jobs & nights": "procrastinate.procrastinatejob",
+        "Background jobs": "procrastinate.procrastinatejob",
         "Telemetry": "telemetry.event",
         "Settings": "settings",
     },

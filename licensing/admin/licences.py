@@ -44,10 +44,10 @@ class SetTerms(Action):
     def effects(self, target: Licence) -> Iterable[str]:
         terms = "; ".join(f"{what}: {value}" for what, value in _terms_in_words(target).items())
         yield f"Current terms of {target.client} – {terms}."
-        yield "Caps and entitlements of the new plan count from the next request on; tokens used so far still count."
+        yield "Caps and entitlements of the new plan apply from the next request on; tokens used so far still count."
         yield (
             f"{counted(seats_used(target.client_id), 'seat is', 'seats are')} taken. "
-            "Fewer seats disable nobody; nobody can be added or enabled until one is free."
+            "Lowering the number disables nobody, but nobody can be added or enabled until a seat is free."
         )
 
     def form(
@@ -75,7 +75,7 @@ class CustomerForm(ReasonForm):
         required=False,
         strip=True,
         max_length=255,
-        help_text="As in cus_Nf1…; empty where nobody pays by Stripe.",
+        help_text="For example, cus_Nf1…; empty if the client does not pay through Stripe.",
     )
 
 
@@ -88,7 +88,7 @@ class SetCustomer(Action):
     form_class = CustomerForm
 
     def effects(self, target: Licence) -> Iterable[str]:
-        yield "From the next night on, this customer's subscription decides billing's status of the licence."
+        yield "From the next night on, this customer's subscription decides what billing says of the licence."
         yield f"Billing says now: {target.billing_status}. Without a customer that stays as it is."
 
     def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:

@@ -19,7 +19,10 @@ from config.console.lists.columns import tokens, yes_no
 from licensing.models import Licence, Plan
 from licensing.plans import PlanTerms, add_plan, change_plan
 
-ENTITLEMENTS_HELP = "Slugs of micro apps, separated by commas: small letters and digits, with single hyphens between."
+ENTITLEMENTS_HELP = (
+    "Slugs of micro apps, separated by commas: lower-case letters and digits, with single hyphens between "
+    "them."
+)
 
 
 class AppsForm(forms.BaseForm):
@@ -38,7 +41,7 @@ class AppsForm(forms.BaseForm):
             data["unknown"] = " ".join(unknown)
             self.data = data
             names = ", ".join(unknown)
-            said = f"No app is called {names}. Send the form again if it is still to come."
+            said = f"No app is called {names}. Send the form again if it is not published yet."
             self.add_error("entitlements", said)
         return given
 
@@ -62,7 +65,7 @@ class ChangePlan(Action):
 
     def effects(self, target: Plan) -> Iterable[str]:
         number = Licence.objects.filter(plan=target).count()
-        yield f"Licences on this plan: {number}. The new terms count for all of them from the next request on."
+        yield f"Licences on this plan: {number}. The new terms apply to all of them from the next request on."
 
     def form(self, target: Plan, data: Mapping[str, Any] | None, *, by: HttpRequest) -> PlanForm:
         return ChangedPlanForm(data, instance=copy(target))
@@ -78,7 +81,7 @@ class ChangePlan(Action):
             f"{each}: {in_words(was)} → {in_words(now)}" for each, was, now in pairs if was != now
         ]
         told = "; ".join(changed).replace("_", " ")
-        follows = f"{told[:1].upper()}{told[1:]}." if told else "Nothing was different."
+        follows = f"{told[:1].upper()}{told[1:]}." if told else "Nothing has changed."
         return Result(f"{plan} is changed for its licences.", plan, follows)
 
 

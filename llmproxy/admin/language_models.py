@@ -57,7 +57,7 @@ class ChangeModel(Action):
     form_class = OfferForm
 
     def effects(self, target: LanguageModel) -> Iterable[str]:
-        yield "It counts for calls that start from now on; running calls are not affected."
+        yield "It applies to calls that start from now on; running calls are not affected."
         yield "The ledger keeps the requested name, so usage under an old name stays there."
         if target.name in unpriced_models():
             yield UNPRICED
@@ -92,7 +92,7 @@ class SwitchOff(Action):
         number = lately.aggregate(calls=Count("pk"), people=Count("user", distinct=True))
         running = RunningCall.objects.filter(model=target.name).count()
         yield f"In the last 24 hours {number['people']:,} people made {number['calls']:,} calls to it."
-        yield f"New calls to it are refused (model_not_found). Running ones go on: {running:,}."
+        yield f"New calls to it are refused (model_not_found). Running calls continue: {running:,}."
 
     def do(self, target: LanguageModel, **given: Any) -> Result:
         model = switch_model(model_id=target.pk, on=False, **given)

@@ -20,8 +20,8 @@ from usage.periods import Period
 
 class EndKey(BulkAction):
     name = "end"
-    label = "End key"
-    question = "End the key {row.name} of {row.user}?"
+    label = "Revoke key"
+    question = "Revoke the key {row.name} of {row.user}?"
     destructive = True
 
     def available(self, target: PersonalKey, *, by: HttpRequest) -> bool:

@@ -20,15 +20,15 @@ def _price(label: str, **given: Any) -> forms.DecimalField:
 
 
 class PricesForm(ReasonForm):
-    input_price = _price("Dollars for a million input tokens")
+    input_price = _price("Dollars per million input tokens")
     cached_input_price = _price(
-        "For a million cached ones",
+        "Dollars per million cached input tokens",
         required=False,
         help_text="Empty: they cost as much as other input.",
     )
-    output_price = _price("For a million output tokens")
+    output_price = _price("Dollars per million output tokens")
     cache_write_price = _price(
-        "For a million input tokens written to a cache",
+        "Dollars per million input tokens written to a cache",
         required=False,
         help_text="Empty: they cost as much as other input.",
     )

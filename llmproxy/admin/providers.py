@@ -34,9 +34,7 @@ from llmproxy.models import Provider
 from usage.models import UsageRecord
 
 SPEND_OF = timedelta(days=1)
-PROMPTS_GO_THERE = (
-    "Prompts of everybody whose calls take a route to it are sent to this address, with its key."
-)
+PROMPTS_GO_THERE = "The prompts of everybody whose calls take a route to it are sent to this address, with its key."
 
 
 class TermsForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -45,7 +43,7 @@ class TermsForm(forms.ModelForm):  # type: ignore[type-arg]
         required=False,
         max_length=500,
         widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
-        help_text="Stored encrypted and never shown again. Empty: the one that it has, or none.",
+        help_text="Stored encrypted and never shown again. Empty: its current key, if it has one.",
     )
 
     class Meta:
@@ -86,8 +84,8 @@ class ChangeProvider(Action):
 
     def effects(self, target: Provider) -> Iterable[str]:
         yield PROMPTS_GO_THERE
-        yield "It counts for calls that start from now on; running calls are not affected."
-        yield "Its key is bound to its name and address: to change either, give the key again."
+        yield "It applies to calls that start from now on; running calls are not affected."
+        yield "Its key is bound to its name and address: to change either, enter the key again."
 
     def form(self, target: Provider, data: Any, *, by: HttpRequest) -> ChangedTermsForm:
         # A copy: the form writes what was entered into its instance.
@@ -116,7 +114,7 @@ class SwitchOff(Action):
         return target.is_on
 
     def effects(self, target: Provider) -> Iterable[str]:
-        yield "Calls that start from now on take the next route of their model; running calls go on."
+        yield "Calls that start from now on take the next route of their model; running calls continue."
         yield from sorted(
             f"{route.model} has no other route, so its calls are refused."
             for route in target.routes.select_related("model")

@@ -62,7 +62,7 @@ class FreeFactor(Action):
         return target.tokenizer == Route.Tokenizer.FACTOR and target.factor_is_set
 
     def effects(self, target: Route) -> Iterable[str]:
-        yield f"It stays {target.token_factor} until a night has learned another from what the provider reports."
+        yield f"It stays {target.token_factor} until a nightly job has learned another from what the provider reports."
 
     def do(self, target: Route, *, by: Actor, **given: Any) -> Result:
         route = free_factor(route_id=target.pk, by=by, **given)
@@ -133,7 +133,7 @@ class ChangeRoute(Action):
     form_class = ChangedWayForm
 
     def effects(self, target: Route) -> Iterable[str]:
-        yield "It counts for calls that start from now on; running calls are not affected."
+        yield "It applies to calls that start from now on; running calls are not affected."
 
     def form(self, target: Route, data: Any, *, by: HttpRequest) -> ChangedWayForm:
         return ChangedWayForm(data, instance=copy(target))
@@ -156,7 +156,7 @@ class RemoveRoute(Action):
         return target.model.routes.exclude(pk=target.pk).exists()
 
     def effects(self, target: Route) -> Iterable[str]:
-        yield "Calls that start from now on take the other routes of the model; running calls go on."
+        yield "Calls that start from now on take the other routes of the model; running calls continue."
 
     def do(self, target: Route, *, by: Actor, **given: Any) -> Result:
         remove_route(route_id=target.pk, by=by, **given)
@@ -171,8 +171,8 @@ class TryRoute(Action):
     atomic = False
 
     def effects(self, target: Route) -> Iterable[str]:
-        yield "Its provider is asked one short question, whether it is on or off. The provider may bill a few tokens."
-        yield f"It may take {MOST_SECONDS:.0f} seconds."
+        yield "Its provider is sent one short question, even if it is switched off. The provider may bill a few tokens."
+        yield f"It may take up to {MOST_SECONDS:.0f} seconds."
 
     def do(self, target: Route, *, by: Actor, now: datetime, **given: Any) -> Result:
         trial = try_route(route_id=target.pk, by=by, now=now)
@@ -213,6 +213,6 @@ class RouteAdmin(ConsoleAdmin):
     def counted(self, route: Route) -> str:
         return counted_by(route)
 
-    @admin.display(description="prices of a million tokens")
+    @admin.display(description="prices per million tokens")
     def prices(self, route: Route) -> str:
         return priced_at(route)

@@ -32,7 +32,7 @@ class UnknownModel(NotFound):
 
 
 def unknown_model(name: str) -> UnknownModel:
-    fault = Fault("/model", "unknown", "There is no model of this name.")
+    fault = Fault("/model", "unknown", "There is no model with this name.")
     detail = f"There is no model {name!r}. GET /v1/llm/models lists those of your plan."
     return UnknownModel(detail, errors=[fault])
 

@@ -42,11 +42,11 @@ def faults_of(text: str) -> Iterator[str]:
     for name in names:
         if name in (Provider.LISTED, Provider.ALL):
             if len(names) > 1:
-                yield f"{name} stands alone, or the names of members do."
+                yield f"Use {name} alone, or the names of members."
         elif not NAME.fullmatch(name):
             yield "Give names of members, separated by commas."
         elif why := why_refused(name):
-            yield f"{name} never passes. {why}"
+            yield f"{name} is never passed on. {why}"
 
 
 def member_warnings() -> list[str]:

@@ -16,7 +16,7 @@ from llmproxy.catalogue.routing import rename
 from llmproxy.models import LanguageModel, Provider, Route
 from usage.limits import LEAST_OUTPUT
 
-NAME_TAKEN = Fault("/name", "unique", "A model of this name exists already.")
+NAME_TAKEN = Fault("/name", "unique", "A model with this name already exists.")
 DEFAULT_STAYS = "This is the default model (LLM_DEFAULT_MODEL) for calls that name no model."
 
 

@@ -58,7 +58,7 @@ def change_provider(
         before = _audited(provider)
         moves = (terms.name, terms.base_url) != (provider.name, provider.base_url)
         if moves and provider.api_key is not None and not key:
-            sentence = "Give the key again: it is bound to the provider's name and address."
+            sentence = "Enter the key again: it is bound to the provider's name and address."
             raise InvalidRequest(errors=[Fault("/api_key", "required", sentence)])
         provider = _write(provider, terms, key=key)
         after = {**_audited(provider), "new_key": bool(key)}
@@ -89,9 +89,7 @@ def _locked(provider_id: int) -> Provider:
 
 def _write(provider: Provider, terms: ProviderTerms, *, key: str) -> Provider:
     if Provider.DEFAULT in (provider.name, terms.name):
-        sentence = (
-            "The provider default is the one of the settings (LLM_*), and no other has its name."
-        )
+        sentence = "The provider “default” comes from the settings (LLM_*), and no other can have its name."
         raise InvalidRequest(errors=[Fault("/name", "invalid", sentence)])
     faults = _faults(terms.base_url, "/base_url", address_or_empty)
     parts = urlsplit("" if faults else terms.base_url)
@@ -120,7 +118,7 @@ def _write(provider: Provider, terms: ProviderTerms, *, key: str) -> Provider:
     provider.members_before = Provider.ALL if is_all else Provider.LISTED
     if key:
         provider.seal("api_key", key.encode())
-    fault = Fault("/name", "unique", "A provider of this name exists already.")
+    fault = Fault("/name", "unique", "A provider with this name already exists.")
     with refused_as(fault):
         provider.save()
     return provider

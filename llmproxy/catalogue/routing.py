@@ -48,7 +48,9 @@ def change_route(
         _check(route.provider, terms)
         is_default = route.provider.name == Provider.DEFAULT
         if is_default and terms.provider_name != route.provider_name:
-            sentence = "At the provider of the settings, the model's own page says its name."
+            sentence = (
+                "For the provider from the settings, its name is set on the model's own page."
+            )
             raise InvalidRequest(errors=[Fault("/provider_name", "invalid", sentence)])
         before = _audited(route)
         _apply(route, terms, now=now)

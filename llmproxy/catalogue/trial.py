@@ -49,7 +49,10 @@ def try_route(*, route_id: int, by: Actor, now: datetime) -> Trial:
     except ExchangeError as error:
         usage, failure = None, f"{type(error).__name__}: {error}."
     except CannotDecrypt:
-        usage, failure = None, "Its key cannot be decrypted. Change the provider and give it again."
+        usage, failure = (
+            None,
+            "Its key cannot be decrypted. Change the provider and enter it again.",
+        )
     trial = Trial(time.monotonic() - began, usage, failure)
     outcome = {"failed": bool(failure), "milliseconds": round(trial.seconds * 1000)}
     record("route:tried", route, by=by, now=now, after=outcome)

@@ -33,8 +33,8 @@ MOST_DAYS = 90
 MAIL_EVERY = timedelta(hours=1)
 # How often the last use of a key is written.
 USE_PRECISION = timedelta(minutes=1)
-ENDED = "This personal key has ended. Please make a new one."
-MADE_TODAY = f"You have made {MOST_A_DAY} personal keys today (UTC), which is the most. Please use one of them."
+ENDED = "This personal key has ended. Please create a new one."
+MADE_TODAY = f"You have created {MOST_A_DAY} personal keys today (UTC), which is the limit. Please use one of them."
 NO_KEYS = "Your organisation's plan does not include personal keys."
 
 _holders = KeyHolders(PersonalKey)
@@ -113,7 +113,7 @@ def _mail_at(keys: PersonalKeyQuerySet, *, now: datetime) -> datetime | None:
 def _check_cap(cap: int | None, *, user_id: UUID, now: datetime) -> None:
     theirs = effective_of_all(user_ids=[user_id], now=now)[user_id].output
     if cap is not None and theirs is not None and cap > max(theirs, LEAST_OUTPUT):
-        detail = f"A key's own cap is at most yours, of {theirs:,} tokens."
+        detail = f"A key's own cap cannot exceed yours of {theirs:,} tokens."
         raise InvalidRequest(errors=[Fault("/monthly_output_tokens", "max_value", detail)])
 
 

@@ -41,7 +41,7 @@ def _fault(url: str) -> tuple[str, str] | None:
     except ValueError:
         return "invalid", "This is not an address."
     if "@" in parts.netloc:
-        return "userinfo", "An address of an image has no name or password before its host."
+        return "userinfo", "The address of an image has no name or password before its host."
     last = host.rpartition(".")[2]
     if ":" in host or NUMBER.fullmatch(last):
         return "literal_address", "Name the host of an image; a number is not taken."

@@ -94,7 +94,7 @@ class RollBack(ChannelAction):
         return known | {
             "chosen": chosen,
             "heading": f"Roll {target} back to {chosen.release.version}?",
-            "sentence": "Older shells update. Shells with a newer version keep it: a shell takes no older one.",
+            "sentence": "Older shells update. Shells with a newer version keep it: shells never install an older one.",
             "button": f"Roll back to {chosen.release.version}",
             "lost": sorted(set(platforms) - set(chosen.release.platforms)),
             "newest_signature": newest_signature(target.pk),
@@ -186,7 +186,9 @@ class RetryPurge(ChannelAction):
 
     def do(self, target: ShellChannel, **given: Any) -> Result:
         queued = purging.retry(channel=target.pk, **given)
-        return Result("A worker purges again." if queued else "There is nothing to purge.", target)
+        return Result(
+            "A worker is purging again." if queued else "There is nothing to purge.", target
+        )
 
 
 CHANNEL_ACTIONS = (

@@ -39,7 +39,9 @@ class VersionField(forms.CharField):
 
 
 class MinimumForm(ReasonForm):
-    minimum = VersionField(label="Minimum version", help_text="As 1.2.3. Empty: any version works.")
+    minimum = VersionField(
+        label="Minimum version", help_text="For example, 1.2.3. Empty: any version works."
+    )
     # The version whose effects were shown.
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -53,10 +55,10 @@ class SetMinimum(Lever):
     destructive = True
 
     def effects(self, target: Client | ServiceNotice) -> Iterable[str]:
-        yield "A shell below the minimum shows its update screen alone, and works again once it has updated."
-        yield "Shells that cannot ask go on working. No request is refused for its version."
+        yield "A shell below the minimum shows only its update screen, and works again once it has updated."
+        yield "Shells that cannot check continue to work. No request is refused because of its version."
         if isinstance(target, Client):
-            yield "It takes the place of the minimum for all shells."
+            yield "It replaces the minimum for all shells."
 
     def initial(self, target: Client | ServiceNotice, *, by: HttpRequest) -> dict[str, Any]:
         return {"minimum": notice_of(target).minimum_version}
@@ -99,7 +101,7 @@ class ShellForm(ReasonForm):
     channel = ChannelField(help_text="Empty: the channel that a shell was built for.")
     version = VersionField(
         label="Pinned version",
-        help_text="As 1.2.3, published on the channel. Empty: the newest.",
+        help_text="For example, 1.2.3, published on the channel. Empty: the newest.",
     )
 
 
@@ -113,7 +115,7 @@ class SetShell(Lever):
         yield "A pinned shell is offered that version and no newer one. One that has a newer version keeps it."
         yield "A minimum version above the pin takes precedence."
         if isinstance(target, Client):
-            yield "It takes the place of what all shells are told."
+            yield "It replaces the setting for all shells."
 
     def initial(self, target: Client | ServiceNotice, *, by: HttpRequest) -> dict[str, Any]:
         notice = notice_of(target)
@@ -151,7 +153,7 @@ class SetMessage(Lever):
     def effects(self, target: Client | ServiceNotice) -> Iterable[str]:
         yield "Shells show the message within a minute. Each new text is a new message."
         if isinstance(target, Client):
-            yield "It takes the place of the message to all shells."
+            yield "It replaces the message to all shells."
 
     def initial(self, target: Client | ServiceNotice, *, by: HttpRequest) -> dict[str, Any]:
         notice = notice_of(target)

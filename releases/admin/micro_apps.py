@@ -185,7 +185,7 @@ class Withdraw(Action):
         used = [str(each) for each in (*target.channels.all(), *target.pins.all())]
         if used:
             yield f"Still offered by: {', '.join(used)}. Move these first; until then this is refused."
-        yield "No channel and no pin can offer it any more. Shells that have it keep it until they get a newer one."
+        yield "No channel or pin can offer it after that. Shells that have it keep it until they get a newer one."
         yield "This cannot be undone; publish the next version instead."
 
     def do(self, target: AppVersion, **given: Any) -> Result:

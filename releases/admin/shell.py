@@ -38,16 +38,19 @@ class ExplainForm(forms.Form):
         choices=[("", "any"), *((each, each) for each in ARCHS)],
     )
     current_version = forms.CharField(
-        label="Version it has", required=False, max_length=120, help_text="As 1.2.3; or nothing."
+        label="Version it has",
+        required=False,
+        max_length=120,
+        help_text="For example, 1.2.3. Optional.",
     )
     version = forms.CharField(
         label="Version its client is pinned to",
         required=False,
         max_length=120,
-        help_text="As 1.2.3; or nothing.",
+        help_text="For example, 1.2.3. Optional.",
     )
     install_id = forms.CharField(
-        required=False, max_length=128, strip=False, help_text="As the shell sends it; or nothing."
+        required=False, max_length=128, strip=False, help_text="As the shell sends it. Optional."
     )
 
 

@@ -13,7 +13,7 @@ HEADERS = {"User-Agent": "shell-release-check"}
 DETAILS = {
     "too_slow": "The transfer took longer than a publish may take.",
     "truncated": "The transfer ended early.",
-    "unreachable": "The CDN did not answer or broke off; check that the file exists.",
+    "unreachable": "The CDN did not answer, or the transfer broke off; check that the file exists.",
 }
 
 

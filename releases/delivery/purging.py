@@ -223,8 +223,8 @@ def _tell(purge: Purge, failure: str, *, now: datetime) -> None:
     queue_for_operators(
         subject=subject,
         text=(
-            f"{state}, or its purge failed ({failure}). A worker repeats the purge until it succeeds; this mail "
-            "comes once."
+            f"{state}, or its purge failed ({failure}). A worker repeats the purge until it succeeds; this email "
+            "is sent once."
         ),
         path=reverse("admin:releases_shellchannel_change", args=[purge.channel_id]),
     )

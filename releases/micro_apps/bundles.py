@@ -162,7 +162,7 @@ def _check_part(part: str, name: str) -> None:
         if SHORT_NAME.search(form):
             raise BundleRejected("unusual_name", "Windows may find another file by this name", name)
     if _same_elsewhere([part]) in VERSION_CONTROL:
-        raise BundleRejected("unusual_name", "This name is of version control", name)
+        raise BundleRejected("unusual_name", "This name belongs to version control", name)
     if BLANK.search(part) or not INVISIBLE.isdisjoint(map(category, part)):
         raise BundleRejected("unusual_name", "The name has an invisible character", name)
 

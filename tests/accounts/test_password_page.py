@@ -78,7 +78,7 @@ def test_a_person_sets_a_password(
         page.reload()
         expect(page.get_by_role("heading")).to_have_text("Your password is set")
         page.goto(link[0])
-        expect(page.get_by_role("heading")).to_have_text("This link does not work any more")
+        expect(page.get_by_role("heading")).to_have_text("This link no longer works")
         browser.close()
     assert [line for line in complaints if "404" not in line] == []
     assert {url for url, _ in asked if not url.startswith(base_url)} == set()

@@ -285,7 +285,7 @@ class TestRefusals:
         # Only what has failed for good is noted, and not its recipient.
         (noted,) = AuditEvent.objects.filter(action="job:failed")
         assert (noted.target_id, noted.actor) == (str(never.pk), "the worker")
-        assert noted.after == {"cause": "Refused: The mail server refuses it for good (550)."}
+        assert noted.after == {"cause": "Refused: The mail server refuses it permanently (550)."}
 
     def test_one_operator_who_is_refused_keeps_no_mail_from_the_others(
         self, start: StartWorker, mail_server: MailServer, settings

@@ -49,7 +49,7 @@ def test_a_call_in_flight_is_found_from_the_front_page_and_ended(
         page.get_by_label("Reason").fill("Loops.")
         page.get_by_role("button", name="End this call").click()
         expect(page.locator(".messagelist")).to_contain_text("1 call will end within 15 seconds.")
-        expect(page.locator("#result_list")).to_contain_text("Told to end")
+        expect(page.locator("#result_list")).to_contain_text("Ending")
     told = UsageRecord.objects.get(told_to_end_at__isnull=False)
     assert told.user == world.person
 

@@ -76,7 +76,9 @@ def test_a_failed_purge_is_red_here_and_on_the_front_page(
         failure="old_bytes",
     )
     shown = text(console, PAGE)
-    assert "<span><b>The CDN does not serve it yet, or could not be told (old_bytes).</b>" in shown
+    assert (
+        "<span><b>The CDN does not serve it yet, or could not be notified (old_bytes).</b>" in shown
+    )
     assert "Tried 3 times" in shown
     listed = reverse("admin:releases_shellchannel_changelist")
     assert '<span class="chip chip-refused">Purge failed: old_bytes</span>' in text(console, listed)
@@ -281,7 +283,7 @@ def test_a_release_for_a_share_is_raised_and_offered_to_all(
     for page in (PAGE, reverse("admin:releases_shellchannel_changelist")):
         assert '<span class="chip chip-running">Rolling out to 5 %</span>' in text(console, page)
     assert "3.0.0 is offered to 5 % of the shells, 2.0.0 to all others." in text(console, PAGE)
-    assert "Those that are offered it now stay in." in text(console, act("raise_share"))
+    assert "Shells that are offered it now still are." in text(console, act("raise_share"))
     refused = console.post(act("raise_share"), {"share": 4, "reason": "It works."})
     assert "A number above 5, at most 100." in refused.content.decode()
     raised = console.post(act("raise_share"), {"share": 25, "reason": "It works."}, follow=True)

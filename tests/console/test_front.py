@@ -84,7 +84,7 @@ def test_jobs_that_failed_or_wait_too_long_are_counted(signing_key: None, now: d
     job("failed")
     job("failed")
     job("todo", now - timedelta(hours=1))
-    assert "2 jobs failed permanently: send a mail." in troubles(now)
+    assert "2 jobs failed permanently: send an email." in troubles(now)
     assert "1 job should have begun by now." in troubles(now)
     # One that was queued to be done at once; the table notes by itself when that was.
     job("todo")
@@ -98,7 +98,7 @@ def test_operators_who_belong_to_a_client_are_listed(
 ) -> None:
     assert "to a client" not in troubles(now)
     make_operator_of_a_client(user)
-    assert "1 operator belongs to a client, which nobody new can." in troubles(now)
+    assert "1 operator belongs to a client, which new operators cannot." in troubles(now)
     listed = console.get(reverse("admin:accounts_operator_changelist"), {"client": "some"})
     assert listed.context["cl"].result_count == 1
     assert user.email in listed.content.decode()
@@ -189,7 +189,8 @@ def test_missed_nights_are_one_line(console: Browser, now: datetime) -> None:
 
 def test_the_page_names_what_needs_attention(console: Browser, world: World) -> None:
     assert (
-        "1 job</a> failed permanently:</b> send a mail." in console.get("/admin/").content.decode()
+        "1 job</a> failed permanently:</b> send an email."
+        in console.get("/admin/").content.decode()
     )
 
 

@@ -87,7 +87,7 @@ def test_several_people_are_chosen_and_revoked(base_url: str, operator: User, wo
     with desk(base_url, operator) as page:
         page.goto(reverse("admin:accounts_user_changelist"))
         # A bar of acts on no row at all: sl-design-system/components#2117.
-        bar = page.get_by_role("group", name="Acts on the chosen rows")
+        bar = page.get_by_role("group", name="Actions for the selected rows")
         expect(bar).to_be_hidden()
         for person in world.people[:2]:
             page.get_by_label(f"Choose {person.email}").check()
@@ -112,7 +112,7 @@ def test_an_override_is_granted_to_somebody_named_by_email(
         page.get_by_label("Until (UTC)").fill("2100-01-01T00:00")
         page.get_by_label("Reason").fill("Quarter end.")
         page.get_by_role("button", name="Grant override").click()
-        expect(page.locator(".messagelist")).to_contain_text("is in force")
+        expect(page.locator(".messagelist")).to_contain_text("is in effect")
     assert Override.objects.get(user=person).daily_tokens == 5
 
 
@@ -226,10 +226,10 @@ def test_a_person_is_erased_after_their_email_was_typed(
         take_act(page, "Erase")
         expect(page.locator(".effects")).to_contain_text("This cannot be undone.")
         page.get_by_label("Reason").fill("They asked for it.")
-        page.get_by_label("Type the email").fill("somebody@else.test")
+        page.get_by_label("Type the person’s email").fill("somebody@else.test")
         page.get_by_role("button", name="Erase").click()
         expect(page.locator(".errorlist")).to_contain_text("not the email of the person")
-        page.get_by_label("Type the email").fill(world.person.email)
+        page.get_by_label("Type the person’s email").fill(world.person.email)
         page.get_by_role("button", name="Erase").click()
         expect(page.locator(".messagelist")).to_contain_text("has been erased")
         page.locator("#searchbar").fill("person-0")

@@ -73,7 +73,7 @@ def test_a_failed_job_of_the_clock_that_is_queued_anew_already_is_left(
         )
         failed = cursor.fetchone()[0]
     done = console.post(page(failed, act), {"reason": "Again."}, follow=True)
-    assert "0 jobs queued again. 1 left alone: no longer failed, or the same" in (
+    assert "0 jobs queued again. 1 skipped: no longer failed, or the same" in (
         done.content.decode()
     )
     assert number("usage.tell", "todo") == 1
@@ -85,7 +85,7 @@ def test_several_failed_jobs_are_queued_again_and_others_left(
 ) -> None:
     address = reverse("admin:procrastinate_procrastinatejob_changelist")
     asked = console.post(address, {"action": "retry", "_selected_action": [world.job_id]})
-    assert f"Send a mail {world.job_id}" in asked.content.decode()
+    assert f"Send an email {world.job_id}" in asked.content.decode()
     several = reverse("admin:procrastinate_procrastinatejob_retry_several")
     done = console.post(
         several, {"target": [world.job_id, 999_999], "reason": "Again."}, follow=True
@@ -132,7 +132,7 @@ def test_all_that_failed_of_a_task_are_queued_again_and_none_of_another(
     fail("mail.send", times=60)
     fail("releases.place", times=1)
     asked = console.get(page(world.job_id, "retry_alike")).content.decode()
-    assert "61 failed jobs “Send a mail”: queued again" in asked
+    assert "61 failed jobs “Send an email”: queued again" in asked
     done = console.post(
         page(world.job_id, "retry_alike"), {"reason": "Mail works again."}, follow=True
     )
@@ -315,7 +315,7 @@ def test_jobs_are_told_by_what_they_do_with_chips_and_their_next_try(
         )
     listed = reverse("admin:procrastinate_procrastinatejob_changelist")
     text = console.get(listed).content.decode().partition("All jobs")[2]
-    for said in ("Send a mail", "Mail a password link", "Mail usage alerts", "of.before"):
+    for said in ("Send an email", "Mail a password link", "Mail usage alerts", "of.before"):
         assert said in text
     for word in ("Waiting", "Failed", "Done"):
         assert f'">{word}</span>' in text
@@ -331,7 +331,7 @@ def test_jobs_are_told_by_what_they_do_with_chips_and_their_next_try(
 def test_failed_jobs_come_first_with_their_retry(console: Browser, world: World) -> None:
     listed = reverse("admin:procrastinate_procrastinatejob_changelist")
     failed = console.get(listed).content.decode().partition("Nightly jobs")[0]
-    assert "Send a mail" in failed
+    assert "Send an email" in failed
     assert f'href="{page(world.job_id, "retry")}"' in failed
 
 

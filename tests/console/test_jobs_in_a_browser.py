@@ -117,7 +117,7 @@ support: grant an override and end it
     fill Until (UTC) = 2100-01-01T00:00
     fill Reason = Quarter end.
     press Grant override
-    told is in force
+    told is in effect
     find person-5@acme.test
     open End it
     fill Reason = Done.
@@ -147,8 +147,8 @@ support: end all sessions
     told Signed out everywhere (1 device)
 support: send a mail to reset a password
     find person-4@acme.test
-    act Send reset mail
-    press Send reset mail
+    act Send reset email
+    press Send reset email
     told on its way
 owner: a one-time password
     find person-4@acme.test
@@ -242,8 +242,8 @@ release: pin a client to a version
 support: a failed job
     menu Overview
     see failed permanently
-    menu Jobs & nights
-    open Send a mail
+    menu Background jobs
+    open Send an email
     act Retry failed jobs
     fill Reason = The mail server is back.
     press Retry failed jobs
@@ -353,7 +353,7 @@ licensing: a spent budget, and all of them
     see 142 %
     open Acme
     act Set budget
-    fill Dollars a month = 100
+    fill Dollars per month = 100
     fill Reason = Agreed.
     press Set budget
     told The budget of Acme is
@@ -361,22 +361,22 @@ support: personal keys
     menu Sessions & keys
     tab Personal keys
     open Editor
-    act End key
+    act Revoke key
     fill Reason = Leaked.
-    press End the key
+    press Revoke the key
     told ended
 support: nights, and alerts of caps
-    menu Jobs & nights
+    menu Background jobs
     see Nightly jobs
     menu Limits & budgets
     tab Alerts
     see person-0@acme.test
 owner: revoke everybody
     menu Sessions & keys
-    act Revoke everybody
-    see Revoke everybody’s sessions?
+    act Revoke all sessions
+    see Revoke all sessions?
     fill Reason = The keys leaked.
-    press Revoke everybody’s sessions
+    press Revoke all sessions
     told Everybody is signed out
 """
 

@@ -146,7 +146,7 @@ def test_a_file_with_faults_shows_them_first_and_offers_nothing_but_another_file
         (b"\xff\xfe\x00", "is not UTF-8"),
         (b"name\nAda\n", "No column is named"),
         (b"email\n" + b"x" * 300_000, "the limit is 256 KiB"),
-        (b"email\n", "There is no email in it."),
+        (b"email\n", "It contains no email."),
         (b"", "empty"),
     ],
 )

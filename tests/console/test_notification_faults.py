@@ -306,7 +306,7 @@ class TestReleaseBefore:
         assert (is_untold, over_at) == (False, None)
 
     def test_the_migration_keeps_rows_and_rights_and_goes_back(self, operators: Operators) -> None:
-        Notification.objects.create(name="queue", text="Queued work waits", level=0)
+        Notification.objects.create(name="queue", text="Queued jobs are waiting", level=0)
         try:
             MigrationExecutor(connection).migrate([("config", "0001_items_are_told")])
             assert rights() == ["tolditem"]
@@ -314,7 +314,7 @@ class TestReleaseBefore:
             executor = MigrationExecutor(connection)
             executor.migrate(executor.loader.graph.leaf_nodes())
         assert rights() == ["notification"]
-        assert Notification.objects.get().text == "Queued work waits"
+        assert Notification.objects.get().text == "Queued jobs are waiting"
 
 
 def rights() -> list[str]:

@@ -35,7 +35,7 @@ from usage.spending.budgets import set_budget
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
-MISSED = "A night was missed: expire_grace"
+MISSED = "Nightly job missed: expire_grace"
 
 
 @pytest.fixture(autouse=True)

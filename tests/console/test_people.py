@@ -101,7 +101,7 @@ def test_one_session_can_be_ended_and_the_others_stay(
     sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
     ended, stays = Session.objects.order_by("started_at", "pk")
     address = reverse("admin:accounts_session_end", args=[ended.pk])
-    assert "other sessions go on" in console.get(address).content.decode()
+    assert "other sessions continue" in console.get(address).content.decode()
 
     done = console.post(address, {"reason": "Not hers."}, follow=True)
     assert "1 session ended." in said(done)
@@ -173,7 +173,7 @@ def test_a_person_moves_to_another_client_by_its_name_and_signs_in_anew(
     other = Client.objects.create(name="Borealis")
     form = {"client": "borealis", "reason": "Changed jobs."}
     done = console.post(page(user, "move"), form, follow=True)
-    assert "belongs to Borealis now.</strong> Signed out everywhere (1 device)." in said(done)
+    assert "now belongs to Borealis.</strong> Signed out everywhere (1 device)." in said(done)
     user.refresh_from_db()
     assert user.client == other
     event = last_event("user:moved")

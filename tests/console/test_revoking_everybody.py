@@ -19,7 +19,7 @@ def words(content: bytes) -> str:
 
 def test_the_page_says_how_many_it_ends_and_asks_why(console: Browser, world: World) -> None:
     shown = words(console.get(PAGE).content)
-    assert "<h1>Revoke everybody’s sessions?</h1>" in shown
+    assert "<h1>Revoke all sessions?</h1>" in shown
     assert "3 sessions of 3 people end at once" in shown
     assert list(console.post(PAGE, {}).context["form"].errors) == ["reason"]
     assert Session.objects.filter(ended_at=None).count() == 3

@@ -121,7 +121,7 @@ def enter_set_up_code(page: Page, operator: User) -> None:
 
 
 def keep_recovery_codes(page: Page) -> list[str]:
-    page.get_by_role("button", name="Make recovery codes").click()
+    page.get_by_role("button", name="Create recovery codes").click()
     expect(page.locator(".recovery-codes li")).to_have_count(10)
     codes = page.locator(".recovery-codes code").all_inner_texts()
     page.get_by_role("link", name="I have kept them").click()
@@ -209,7 +209,7 @@ def test_a_passkey_is_set_up_signs_in_and_is_asked_for_again_before_grave_acts(
         # The proof ages while the operator types: nothing of it is lost, and nothing is done by itself.
         rows(age_proofs)
         page.get_by_role("button", name=ENDS_ALL).click()
-        expect(page.locator(".messagelist")).to_contain_text("older than 10 minutes")
+        expect(page.locator(".messagelist")).to_contain_text("more than 10 minutes ago")
         expect(page.locator(".messagelist")).to_contain_text("What you typed is kept")
         press(page, "Use a passkey")
         expect(page.locator(".messagelist")).to_contain_text("Nothing has been done yet")

@@ -57,13 +57,13 @@ def test_a_title_is_a_question_that_names_its_row(world: World, by: Actor, now: 
         title("end", Session(user=person)): "Sign ines@acme.test out of an unknown device?",
         title(
             "end", PersonalKey(user=person, name="Editor")
-        ): "End the key Editor of ines@acme.test?",
+        ): "Revoke the key Editor of ines@acme.test?",
         title("lower", call): "Lower the charge of this call?",
         title("disconnect", Connection(user=person, provider="google")): (
             "Disconnect ines@acme.test from google?"
         ),
         title("confirm", held): "Let sync_subscriptions suspend 2 of 3 clients?",
-        title("stop_calls", person): "Stop model calls by ines@acme.test?",
+        title("stop_calls", person): "Stop model calls for ines@acme.test?",
         title("roles", person): "Change the roles of ines@acme.test?",
         title("invite", Client(name="Acme")): "Invite people to Acme?",
         title("budget", Client(name="{name}")): "Set the monthly budget of {name}?",

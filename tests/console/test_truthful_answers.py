@@ -151,7 +151,7 @@ def test_a_model_is_switched_off_with_its_impact_and_a_reason(
     page = reverse("admin:llmproxy_languagemodel_off", args=[model.pk])
     shown = console.get(page).content.decode()
     assert "In the last 24 hours 8 people made 16 calls to it." in shown
-    assert "Running ones go on: 8." in shown
+    assert "Running calls continue: 8." in shown
     assert console.post(page, {"reason": ""}).status_code == 200
     message = said(console.post(page, {"reason": "Dear."}, follow=True).content.decode())
     assert "small is off." in message
@@ -173,7 +173,7 @@ def test_the_form_of_an_override_shows_the_present_caps_and_use(
 ) -> None:
     page = reverse("admin:usage_override_add")
     shown = console.get(f"{page}?user={world.person.pk}").content.decode()
-    assert "Used now, and the caps that count: input 450,000 of 900,000;" in shown
+    assert "Used now, and the caps that apply: input 450,000 of 900,000;" in shown
     assert "Used now" not in console.get(page).content.decode()
 
 

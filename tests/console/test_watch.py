@@ -104,7 +104,7 @@ def test_a_clock_that_is_ahead_proves_no_life_and_is_an_alert(now: datetime) -> 
     ProcrastinateJob.objects.all().delete()
     beat(now + 2 * HOUR)
     assert notify(now=now + 2 * HOUR) == []
-    assert subjects() == ["Over: The clock of a worker is ahead"]
+    assert subjects() == ["Over: A worker's clock is ahead"]
 
 
 def test_one_that_is_a_little_ahead_is_well(now: datetime) -> None:
@@ -166,7 +166,7 @@ def test_a_queue_that_lags_and_jobs_that_failed_for_good(now: datetime) -> None:
     queued("todo", now - 9 * MINUTE)
     queued("failed", now - HOUR)
     assert notify(now=now) == ["failed jobs", "queue"]
-    assert subjects() == ["Queued work waits", "1 background job failed"]
+    assert subjects() == ["Queued jobs are waiting", "1 background job failed"]
 
 
 def test_audit_events_that_wait_for_the_syslog_server_are_an_alert_where_there_is_one(
@@ -177,7 +177,7 @@ def test_audit_events_that_wait_for_the_syslog_server_are_an_alert_where_there_i
     assert notify(now=now) == []
     settings.AUDIT_SYSLOG_URL = Receiver("tcp", "127.0.0.1", 9)
     assert notify(now=now) == ["syslog"]
-    assert subjects() == ["Audit events wait for the syslog server"]
+    assert subjects() == ["Audit events are waiting for the syslog server"]
     AuditPosition.objects.create(event_id=AuditEvent.objects.latest("pk").pk, at=now)
     assert notify(now=now) == []
 
@@ -198,7 +198,7 @@ class TestNights:
         night("prune_audit_log", "done", now - 27 * HOUR)
         night("expire_grace", "done", now - 3 * HOUR)
         assert notify(now=now) == ["night: prune_audit_log"]
-        assert subjects() == ["A night was missed: prune_audit_log"]
+        assert subjects() == ["Nightly job missed: prune_audit_log"]
 
     def test_a_job_that_fails_every_night_is_missed_too(self, now: datetime) -> None:
         beat(now)
@@ -252,6 +252,6 @@ def test_a_client_whose_telemetry_is_refused_is_mailed_once_a_day(
     name = f"telemetry: {organisation.pk} {now.date()}"
     for _ in range(2):
         assert notify(now=now) == [name]
-    assert subjects() == [f"Telemetry of {organisation} is full today"]
+    assert subjects() == [f"Telemetry from {organisation} has reached today's limit"]
     assert notify(now=now + 24 * HOUR) == ["queue", "worker"]
     assert actions()[:2] == [f"alarm:raised {name}", f"alarm:cleared {name}"]

@@ -225,10 +225,10 @@ class TestAskedAgainBeforeASuspension:
         says("unpaid", by=by, now=now, customer="cus_1")
 
         def again(customer: str) -> list[str]:
-            raise BillingUnavailable("Stripe could not be asked.")
+            raise BillingUnavailable("Stripe could not be reached.")
 
         listed = {"cus_0": ["unpaid"], "cus_1": ["active"]}
-        with pytest.raises(SyncIncomplete, match=r"1 \(Client 000\). Stripe could not be asked."):
+        with pytest.raises(SyncIncomplete, match=r"1 \(Client 000\). Stripe could not be reached."):
             sync(subscriptions=listed, queries=CustomerQueries(again), by=by, now=now + DAY)
         assert seen(doubtful) == ("active", None)
         assert seen(returned) == ("active", None)
@@ -286,7 +286,7 @@ class TestAskedAgainBeforeASuspension:
         (licence,) = paying()
         says("past_due", by=by, now=now - 15 * DAY)
         stripe.script = ["429"] * 9
-        with pytest.raises(CommandError, match="Stripe could not be asked"):
+        with pytest.raises(CommandError, match="Stripe could not be reached"):
             call_command("expire_grace")
         assert seen(licence)[0] == "grace"
         stripe.script, stripe.subscriptions = [], [("cus_0", "active")]
@@ -309,7 +309,7 @@ class TestAskedAgainBeforeASuspension:
         )
 
         def again(customer: str) -> list[str]:
-            raise BillingUnavailable("Stripe could not be asked.")
+            raise BillingUnavailable("Stripe could not be reached.")
 
         with pytest.raises(SyncIncomplete):
             expire_grace(queries=CustomerQueries(again), by=by, now=now + 14 * DAY)
@@ -428,7 +428,7 @@ class TestThoseOfWhomNothingIsLearnt:
             if len(asked) == 2:
                 raise CustomerRefused("Stripe refused.")
             if len(asked) > 3:
-                raise BillingUnavailable("Stripe could not be asked.")
+                raise BillingUnavailable("Stripe could not be reached.")
             return ["unpaid"]
 
         listed = {f"cus_{number}": ["unpaid"] for number in range(8)}

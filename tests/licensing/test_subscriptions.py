@@ -89,14 +89,14 @@ class TestAskingStripe:
         paying(3)
         stripe.subscriptions = [("cus_0", "canceled")] * 150
         stripe.script = ["well", *["429"] * 9]
-        with pytest.raises(CommandError, match="Stripe could not be asked"):
+        with pytest.raises(CommandError, match="Stripe could not be reached"):
             call_command("sync_subscriptions")
         assert not Licence.objects.exclude(status="active").exists()
 
     def test_a_list_that_never_ends_is_none(self, stripe: Stripe) -> None:
         stripe.subscriptions = [("cus_0", "active")] * 150
         stripe.turns = True
-        with pytest.raises(BillingUnavailable, match="no list"):
+        with pytest.raises(BillingUnavailable, match="not a list"):
             statuses_by_customer()
 
     def test_an_answer_about_others_suspends_nobody_and_is_told(
@@ -104,7 +104,7 @@ class TestAskingStripe:
     ) -> None:
         paying(3)
         stripe.subscriptions = [(f"cus_elsewhere_{n}", "canceled") for n in range(5)]
-        with pytest.raises(CommandError, match="of none of 3 customers"):
+        with pytest.raises(CommandError, match="for any of 3 customers"):
             call_command("sync_subscriptions")
         assert not Licence.objects.exclude(status="active").exists()
         told = AuditEvent.objects.get(action="nightly:failed").after["says"]
@@ -205,7 +205,7 @@ class TestProducts:
 
     def test_a_list_without_items_decides_nothing(self, stripe: Stripe) -> None:
         stripe.members[0] = {"items": None}
-        with pytest.raises(BillingUnavailable, match="no list"):
+        with pytest.raises(BillingUnavailable, match="not a list"):
             statuses_by_customer()
 
     def test_a_client_that_pays_for_something_else_keeps_its_status_and_is_named(

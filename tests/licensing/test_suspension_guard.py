@@ -73,7 +73,7 @@ class TestHeldSuspensions:
         def again(customer: str) -> list[str]:
             asked.append(customer)
             if 6 <= len(asked) < 6 + IN_A_ROW:
-                raise BillingUnavailable("Stripe could not be asked.")
+                raise BillingUnavailable("Stripe could not be reached.")
             return ["canceled"]
 
         with pytest.raises(SyncIncomplete, match=r"answer: 3 \(.* about: 4 \("):

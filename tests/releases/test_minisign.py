@@ -184,11 +184,11 @@ def test_base64_has_one_form_only(signer: Signer) -> None:
     [
         (
             lambda text: "https://cdn.test/shell/1.2.3/app.tar.gz.sig",
-            "Put what the file holds here",
+            "Put the file's contents here",
         ),
-        (lambda text: "target/release/bundle/macos/App.app.tar.gz.sig", "Put what the file holds"),
-        (lambda text: "App_1.2.3_x64-setup.exe.minisig", "Put what the file holds"),
-        (lambda text: "https://cdn.test/signature", "Put what the file holds"),
+        (lambda text: "target/release/bundle/macos/App.app.tar.gz.sig", "Put the file's contents"),
+        (lambda text: "App_1.2.3_x64-setup.exe.minisig", "Put the file's contents"),
+        (lambda text: "https://cdn.test/signature", "Put the file's contents"),
         (lambda text: text.rstrip("="), "cut off"),
         (lambda text: text[:-5], "cut off"),
         (lambda text: text[:70], "cut off"),

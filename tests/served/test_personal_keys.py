@@ -96,7 +96,7 @@ def test_twenty_of_thirty_keys_made_and_ended_at_once_are_made(
     with database.rows():
         mails = ProcrastinateJob.objects.filter(task_name="mail.send", args__to=[person.email])
         # One at once, and one in an hour of the others.
-        subjects = mails.filter(args__subject="A personal key was made")
+        subjects = mails.filter(args__subject="A personal key was created")
         assert [each.scheduled_at is None for each in subjects.order_by("pk")] == [True, False]
 
 

@@ -35,7 +35,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.wire
 EXPORT = "/admin/accounts/auditevent/export.csv"
 MONEY = "/admin/usage-and-money/"
-LATE = "read from the replica"
+LATE = "from a replica"
 
 
 @dataclass(kw_only=True)

@@ -365,7 +365,7 @@ class TestAbandoned:
         self.leave(user, 21, now=timezone.now())
         tasks.tell(timestamp=0)
         assert [mail["subject"] for mail in mails()] == [
-            "ada@acme.test hangs up on many model calls"
+            "ada@acme.test is abandoning many model calls"
         ]
 
 
@@ -454,8 +454,8 @@ class TestTelling:
         [
             (
                 "abandoned",
-                "ada@acme.test hangs up on many model calls",
-                "hung up on 25 model calls within an hour, more than 20",
+                "ada@acme.test is abandoning many model calls",
+                "abandoned 25 model calls within an hour, more than 20",
                 "25 calls abandoned within an hour on 20 November",
             ),
             (

@@ -16,7 +16,7 @@ from usage.spending.budgets import MOST, set_budget
 
 class BudgetForm(ReasonForm):
     monthly = forms.DecimalField(
-        label="Dollars a month",
+        label="Dollars per month",
         required=False,
         min_value=Decimal("0.01"),
         max_value=decimal(MOST),
@@ -33,8 +33,8 @@ class SetBudget(Action):
 
     def effects(self, target: Client) -> Iterable[str]:
         yield "Operators are mailed when 80 % of it is spent in a calendar month (UTC), and when all of it is."
-        yield "Within a minute of its end the client's model calls are refused (budget_exceeded) until the next month."
-        yield "Only calls to models with prices count. A raised budget lets calls pass at once."
+        yield "Within a minute of that, the client's model calls are refused (budget_exceeded) until the next month."
+        yield "Only calls to models with prices count. Raising the budget allows calls again at once."
 
     def initial(self, target: Client, *, by: HttpRequest) -> dict[str, Any]:
         budget = Budget.objects.filter(client=target).first()

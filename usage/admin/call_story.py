@@ -44,7 +44,7 @@ def state_of(call: UsageRecord, *, now: datetime) -> Chip:
         return ENDS[call.end]
     if call.expires_at <= now:
         return Chip("stopped", "Died, not settled yet")
-    return Chip("watch", "Told to end") if call.told_to_end_at else Chip("running", "Running")
+    return Chip("watch", "Ending") if call.told_to_end_at else Chip("running", "Running")
 
 
 def seconds(call: UsageRecord, until: datetime | None) -> float | None:

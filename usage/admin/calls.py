@@ -28,7 +28,7 @@ class StopForm(ReasonForm):
 class StopModelCalls(PersonAction, BulkAction):
     name = "stop_calls"
     label = "Stop model calls"
-    question = "Stop model calls by {name}?"
+    question = "Stop model calls for {name}?"
     form_class = StopForm
     destructive = True
 
@@ -76,7 +76,7 @@ class EndCall(BulkAction):
         return target.told_to_end_at is None and target.expires_at > timezone.now()
 
     def effects(self, target: RunningCall | None) -> Iterable[str]:
-        yield "The call ends within 15 seconds, with an error that names an operator's stop."
+        yield "The call ends within 15 seconds, with an error that says an operator stopped it."
         yield "Output until then is charged."
         yield "The person can start other calls at once; to prevent that, stop their model calls."
 

@@ -28,8 +28,8 @@ class LowerCharge(Action):
         return is_settled and target.input_tokens + target.output_tokens > 0
 
     def effects(self, target: UsageRecord) -> Iterable[str]:
-        yield "The tokens of its month and day, its key's, its cost and its client's statement go down with it."
-        yield "It cannot be raised again. The page of the call keeps what it was charged first."
+        yield "The month's, day's and key's tokens, the cost and the client's statement are lowered with it."
+        yield "It cannot be raised again. The call's page keeps the original charge."
 
     def initial(self, target: UsageRecord, *, by: HttpRequest) -> dict[str, Any]:
         return {"input_tokens": target.input_tokens, "output_tokens": target.output_tokens}

@@ -40,7 +40,7 @@ class OverrideForm(ReasonForm):
         choices=(("", REPLACES), ("yes", ADDS)),
         required=False,
         widget=forms.RadioSelect,
-        help_text="What adds to the plan ends with this month at the latest.",
+        help_text="An extra allowance ends with this month at the latest.",
     )
 
     field_order = ("user", "on_top")
@@ -52,7 +52,7 @@ class GrantOverride(Action):
     form_class = OverrideForm
 
     def effects(self, target: None) -> Iterable[str]:
-        yield "The numbers count for this one person, from the next model call until their end."
+        yield "The limits apply to this person alone, from the next model call until they end."
         yield f"{REPLACES}: an empty number is the plan's, 0 stops model calls; only the latest counts."
         yield f"{ADDS}: on top of all other numbers, and several add up. The daily limit may have to grow as well."
 
@@ -77,7 +77,7 @@ class GrantOverride(Action):
             by=by,
             now=now,
         )
-        said = f"The {_kind(override)} for {given['user']} is in force."
+        said = f"The {_kind(override)} for {given['user']} is in effect."
         return Result(said, override, undo=(override, "end"))
 
 
@@ -94,9 +94,9 @@ class EndOverride(Action):
 
     def effects(self, target: Override) -> Iterable[str]:
         if target.is_extra:
-            yield "Its numbers are not added any more, from the next model call on."
+            yield "Its tokens are no longer added, from the next model call on."
         else:
-            yield "The plan's numbers count from the next model call on, or those of an earlier override in force."
+            yield "The plan's limits apply from the next model call on, or those of an earlier override in effect."
 
     def do(self, target: Override, **given: Any) -> Result:
         end_override(override_id=target.pk, **given)
@@ -108,7 +108,7 @@ def _standing(person: User, licence: Licence) -> str:
     month = summary(user_id=person.pk, plan=PlanCaps.of(licence.plan), now=timezone.now())
     shares = (("input", month.input), ("output", month.output), ("today", month.day))
     of = [f"{name} {each.used:,} of {_cap(each.cap)}" for name, each in shares]
-    return f"Used now, and the caps that count: {'; '.join(of)}."
+    return f"Used now, and the caps that apply: {'; '.join(of)}."
 
 
 def _cap(cap: int | None) -> str:
@@ -120,7 +120,7 @@ def _kind(override: Override) -> str:
 
 
 class InForce(ChoiceFilter):
-    title, parameter_name = "in force", "in_force"
+    title, parameter_name = "in effect", "in_force"
     choices_of = (("yes", "now"), ("no", "not now"))
 
     def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:

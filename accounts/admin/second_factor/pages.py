@@ -90,10 +90,9 @@ def prove(request: HttpRequest) -> HttpResponse:
 def _codes_left(user: User) -> SafeString:
     left = len(RecoveryCodes.objects.get(user=user).hashes)
     return format_html(
-        "<strong>A recovery code was used; {} {} left.</strong> If your passkey or app is lost, "
+        "<strong>A recovery code was used; {} left.</strong> If your passkey or app is lost, "
         '<a href="{}">remove it and add a new one</a> now.',
         left,
-        "is" if left == 1 else "are",
         reverse("second_factor:own"),
     )
 
@@ -187,7 +186,7 @@ def _change(request: HttpRequest, user: User, *, now: datetime) -> HttpResponse:
         return refused  # type: ignore[no-any-return]
     if "end" in given:
         ended = console_sessions.end(session_id=_uuid(given["end"]), user=user, by=by, now=now)
-        said = "The session is ended." if ended else "This session had ended already."
+        said = "The session has been ended." if ended else "This session had already ended."
         messages.success(request, said)
     elif "rename" in given:
         name = given.get("name", "")

@@ -47,7 +47,7 @@ class NotNow(OTPWebAuthnApiError):
 
     def __init__(self) -> None:
         super().__init__(
-            "Prove your second factor again, or enter a set-up code, before you add a passkey."
+            "Confirm your second factor again, or enter a set-up code, before you add a passkey."
         )
 
 

@@ -40,7 +40,7 @@ class Command(BaseCommand):
         if not reason:
             raise CommandError("--reason is required: say why.")
         if confirm is None:
-            sentence = "This cannot be undone. Type the email of the person: "
+            sentence = "This cannot be undone. Type the person’s email: "
             confirm = ask(input, sentence, instead="Repeat the email by --confirm.")
         by, now = Actor.command("erase_user"), timezone.now()
         with refusals_as_errors():

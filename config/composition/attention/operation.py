@@ -114,7 +114,7 @@ def missed_together(found: list[Finding]) -> Iterator[Finding]:
     yield from (each for each in found if hasattr(each, "failed"))
 
 
-JOBS, JOB = "Jobs & nights", "procrastinate.view_procrastinatejob"
+JOBS, JOB = "Background jobs", "procrastinate.view_procrastinatejob"
 kinds.add(
     Kind(
         WORKER, 10, JOBS, JOB, worker, Level.ACT, whom="everybody",

@@ -35,7 +35,7 @@ database_gauges.add(
     DatabaseGauge("shell_jobs_oldest_due_seconds", "Age.", oldest_due_seconds),
     DatabaseGauge(
         "shell_jobs_failed",
-        "Jobs that failed for good.",
+        "Jobs that failed permanently.",
         lambda _now: ProcrastinateJob.objects.filter(status="failed").count(),
     ),
     DatabaseGauge("shell_night_done_timestamp_seconds", "Last.", last_nights, labels=("task",)),

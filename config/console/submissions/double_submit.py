@@ -16,7 +16,7 @@ from config.console.session_store import row_key
 FIELD = "once"
 KEPT = "sent"
 MOST_KEPT = 20
-ALREADY_SUBMITTED = "You already submitted this form; it was applied once."
+ALREADY_SUBMITTED = "You have already submitted this form. It was applied once."
 
 
 class ResultRedirect(HttpResponseRedirect):

@@ -16,7 +16,7 @@ from django.http import HttpRequest, QueryDict
 from config.console.submissions.double_submit import FIELD
 
 KEPT, KEPT_SECONDS = "kept_form", 600
-BACK = "You are confirmed. Nothing has been done yet: check what you typed, then go on."
+BACK = "You are confirmed. Nothing has been done yet: check what you typed, then continue."
 
 
 def keep(

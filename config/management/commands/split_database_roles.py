@@ -18,7 +18,7 @@ APPEND_ONLY = ("accounts_auditevent",)
 class Command(BaseCommand):
     help = (
         "Make the role of DATABASE_URL, if there is none, and have it work with rows alone: the tables belong to the "
-        "role of DATABASE_OWNER_URL. May run again."
+        "role of DATABASE_OWNER_URL. It is safe to run again."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:

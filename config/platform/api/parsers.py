@@ -112,7 +112,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuses duplicate members, which parsers resolve differently."""
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise MalformedRequest("The body has an object in which a member comes twice.")
+        raise MalformedRequest("An object in the body has the same member twice.")
     return members
 
 

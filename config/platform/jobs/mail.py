@@ -34,7 +34,7 @@ class Unaddressable(Refused):
 
 
 OPEN = "Open in the console"
-WHY = "You get this mail because OPERATOR_EMAILS of this service names your address."
+WHY = "You get this email because OPERATOR_EMAILS of this service lists your address."
 
 
 def queue_for_operators(
@@ -66,7 +66,7 @@ def _queue(send_at: datetime | None = None, *, lock: str | None = None, **what: 
     job.defer(**what, message_id=new_message_id())
 
 
-@task(name="mail.send", title="Send a mail", queue="mail", retry=BACKOFF)
+@task(name="mail.send", title="Send an email", queue="mail", retry=BACKOFF)
 def send_mail(to: list[str], subject: str, text: str, html: str = "", message_id: str = "") -> None:
     """Sends one mail at least once: a crash before the job ends sends it again.
 
@@ -104,7 +104,7 @@ def deliver(
             raise
         log.warning("mail_refused", extra={"code": str(code)})
         # The cause is dropped, because it contains the address.
-        raise Refused(f"The mail server refuses it for good ({code}).") from None
+        raise Refused(f"The mail server refuses it permanently ({code}).") from None
 
 
 def _encoded(mailbox: str) -> str:

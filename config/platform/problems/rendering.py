@@ -213,8 +213,8 @@ class PlainHttp(PermissionRefused):
     """A call of the API came over plain HTTP. A redirect would hide that its secrets are sent in clear text."""
 
     default_detail = (
-        "This service answers over https alone. A password, token or key that came with this request was sent in "
-        "clear: use the https address, and replace it."
+        "This service only answers over HTTPS. A password, token or key that came with this request was sent "
+        "unencrypted: use the https address, and replace it."
     )
 
 

@@ -53,7 +53,7 @@ def _block(part: dict[str, Any], pointer: str, *, media: bool) -> Block | None:
     if kind in ("text", "refusal"):
         return text_block(part[kind]) if part[kind].strip() else None
     if kind == "input_audio":
-        raise unsupported(pointer, "This model takes no audio.")
+        raise unsupported(pointer, "This model does not accept audio.")
     if not media:
         what = "an image" if kind == "image_url" else "a file"
         raise unsupported(pointer, f"Only a user's or tool's message can hold {what}.")
@@ -109,7 +109,7 @@ def _document(file: dict[str, Any], pointer: str) -> Block:
     elif head == "data:text/plain;base64":
         source = {"type": "text", "media_type": "text/plain", "data": _text_of(data, pointer)}
     else:
-        raise unsupported(pointer, "This model takes PDF and plain text files.")
+        raise unsupported(pointer, "This model accepts PDF and plain text files.")
     return {"type": "document", "source": source, **title}
 
 
@@ -117,4 +117,4 @@ def _text_of(data: str, pointer: str) -> str:
     try:
         return b64decode(data, validate=True).decode()
     except ValueError:
-        raise unsupported(pointer, "This is no text of UTF-8 in base64.") from None
+        raise unsupported(pointer, "This is not UTF-8 text in base64.") from None

@@ -36,7 +36,7 @@ def _name_of(allowed: dict[str, Any]) -> Any:
 
 def _tool(given: dict[str, Any], index: int) -> dict[str, Any]:
     if given["type"] != "function":
-        raise unsupported(f"/tools/{index}/type", "This model takes functions alone.")
+        raise unsupported(f"/tools/{index}/type", "This model accepts only functions.")
     function = given["function"]
     if not NAME.fullmatch(function["name"]):
         raise unsupported(f"/tools/{index}/function/name", NAMES)
@@ -46,7 +46,7 @@ def _tool(given: dict[str, Any], index: int) -> dict[str, Any]:
         raise unsupported(f"/tools/{index}/function/parameters", NOT_AN_OBJECT) from None
     if schema["type"] != "object":
         raise unsupported(
-            f"/tools/{index}/function/parameters/type", "The parameters have to be an object."
+            f"/tools/{index}/function/parameters/type", "The parameters must be an object."
         )
     tool: dict[str, Any] = {"name": function["name"], "input_schema": schema}
     if function.get("description"):
@@ -61,7 +61,7 @@ def _choice(choice: Any, *, single: bool) -> dict[str, Any]:
         translated: dict[str, Any] = {"type": _CHOICES[choice]}
     else:
         if choice["type"] != "function":
-            raise unsupported("/tool_choice/type", "This model takes functions alone.")
+            raise unsupported("/tool_choice/type", "This model accepts only functions.")
         translated = {"type": "tool", "name": choice["function"]["name"]}
     if single and translated["type"] != "none":
         translated["disable_parallel_tool_use"] = True

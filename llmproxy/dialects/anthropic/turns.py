@@ -74,7 +74,7 @@ def _check_last_message(messages: list[dict[str, Any]]) -> None:
             return
         if message["role"] not in _SYSTEM_ROLES:
             raise unsupported(
-                _content(index), "This model cannot answer a message of white space alone."
+                _content(index), "This model cannot answer a message of whitespace alone."
             )
         blocks = blocks_of(message["content"], _content(index), media=False)
         if blocks and any(each["role"] == "assistant" for each in messages[:index]):
@@ -136,7 +136,7 @@ def _tool_result(message: dict[str, Any], blocks: list[Block]) -> Block:
 
 def _tool_use(call: dict[str, Any], pointer: str) -> Block:
     if call["type"] != "function":
-        raise unsupported(f"{pointer}/type", "This model takes functions alone.")
+        raise unsupported(f"{pointer}/type", "This model accepts only functions.")
     function = call["function"]
     if not NAME.fullmatch(function["name"]):
         raise unsupported(f"{pointer}/function/name", NAMES)

@@ -56,7 +56,7 @@ def test_files_are_read_as_spreadsheets_write_them(text: str, named: list[tuple[
         (
             b"ada@acme.test\nbert@acme.test\n",
             "no_email_column",
-            "first line has to name the columns",
+            "first line must name the columns",
         ),
         (b"email,mail\na,b\n", "several_email_columns", "Several columns"),
         ("email\nj\xf6rg@acme.test\n".encode("latin-1"), "not_utf8", "Line 2 is not UTF-8"),

@@ -24,7 +24,7 @@ from tests.effort import takes_at_most
 pytestmark = pytest.mark.django_db
 EASY = "This password is easy to guess."
 OF_CONTEXT = "little more than your email, your company's name or the name of this product"
-ONE_WORD = "one word with digits or signs"
+ONE_WORD = "one word with digits or symbols"
 
 
 def refusals(user: User, password: str, *, by: Actor, now: datetime) -> list[str]:
@@ -59,7 +59,7 @@ def test_one_that_is_easy_to_guess_is_refused_with_a_sentence_that_helps(
     said = " ".join(refusals(user, password, by=by, now=now))
     assert f"password_too_weak: {EASY}" in said
     assert why in said
-    assert "Take several words that do not belong together." in said
+    assert "Use several unrelated words." in said
     assert password not in said
 
 

@@ -141,7 +141,7 @@ def test_a_person_in_the_ledger_is_not_deleted(
     use(user, now)
     with pytest.raises(StillNeeded) as refused:
         delete_user(user_id=user.pk, reason="Has left.", by=by, now=now)
-    assert "disabled or erased, not deleted" in refused.value.detail
+    assert "Disable or erase the person instead" in refused.value.detail
     assert Session.objects.live(at=now).exists()
     assert actions() == []
 

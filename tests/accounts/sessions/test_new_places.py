@@ -63,10 +63,10 @@ def test_the_person_is_told_of_another_device_elsewhere(
     enter(user, device, at)
     (mail,) = mails()
     assert mail["to"] == [user.email]
-    assert mail["subject"] == "A sign-in from a new device and place"
+    assert mail["subject"] == "Sign-in from a new device and network"
     for body in (mail["text"], mail["html"]):
         assert str(device.address) in body
-        assert (device.fingerprint or "it gives no name") in body
+        assert (device.fingerprint or "no name given") in body
         assert at.strftime("%H:%M UTC") in body
         assert "Change your password" in " ".join(body.split())
     enter(user, device, at)

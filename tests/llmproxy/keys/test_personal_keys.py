@@ -353,7 +353,7 @@ def test_one_mail_an_hour_tells_of_them(caller: Caller, by: Actor, now: datetime
     # The first and the last are sent at once.
     due = [job.scheduled_at and (job.scheduled_at - now) / timedelta(minutes=1) for job in jobs]
     assert due == [None, 60, 120, 180, None]
-    assert ["Further personal keys may" in job.args["text"] for job in jobs] == [
+    assert ["More personal keys may" in job.args["text"] for job in jobs] == [
         each is not None for each in due
     ]
 

@@ -59,7 +59,7 @@ class TestMaking:
         text = made(name="Editor <b>")
         (job,) = ProcrastinateJob.objects.filter(task_name="mail.send")
         assert job.args["to"] == [user.email]
-        assert job.args["subject"] == "A personal key was made"
+        assert job.args["subject"] == "A personal key was created"
         said = str(job.args)
         assert "Change your password" in said.replace("\\n", " ")
         assert text not in said

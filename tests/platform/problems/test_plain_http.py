@@ -20,7 +20,7 @@ def test_a_call_in_clear_is_told_so_and_not_led_elsewhere(
     response = client.generic(method, address, "{}", content_type="application/json")
     assert (response.status_code, response["Content-Type"]) == (403, "application/problem+json")
     assert response.json()["code"] == "permission_denied"
-    assert "https alone" in response.json()["detail"]
+    assert "only answers over HTTPS" in response.json()["detail"]
     assert "Location" not in response.headers
 
 
