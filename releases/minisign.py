@@ -124,7 +124,7 @@ class Signature:
         if not key.verifies(self._global, self._signature + self._comment):
             raise SignatureRefused(
                 "trusted_comment_altered",
-                "The trusted comment is not the signed one, or the key is another one.",
+                "The trusted comment is not the signed one, or the key is a different one.",
             )
         return self.fields
 

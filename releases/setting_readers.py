@@ -26,7 +26,7 @@ def claims(value: str) -> dict[str, str]:
     """Parses ``repository=owner/project,…``: the required value of each claim of an identity token."""
     given = list(pairs(value))
     if len(dict(given)) < len(given) or not all(name and wanted for name, wanted in given):
-        raise ValidationError("Each claim is name=value, once, as in ref=refs/heads/main.")
+        raise ValidationError("Each claim is name=value, once, such as ref=refs/heads/main.")
     return dict(given)
 
 

@@ -62,7 +62,7 @@ class BadEvent(Exception):
 def read(given: Any, *, now: datetime) -> ReportedEvent:
     """Validates an event received at ``now`` or raises ``BadEvent``. Ignores unknown members."""
     if not isinstance(given, dict):
-        raise BadEvent("", "invalid", "An event is an object.")
+        raise BadEvent("", "invalid", "An event must be an object.")
     return ReportedEvent(
         id=_required(given, "id", _ID, "a UUID with its hyphens").lower(),
         name=_required(given, "name", _NAME, "1 to 100 letters, digits, spaces or any of _.:/$-"),
@@ -114,10 +114,10 @@ def _properties(given: Any) -> str:
     if given is None:
         return "{}"
     if not isinstance(given, dict):
-        raise BadEvent("/properties", "invalid", "Properties are an object.")
+        raise BadEvent("/properties", "invalid", "Properties must be an object.")
     text = _compact(given)
     if len(text.encode("utf-8", "surrogatepass")) > PROPERTIES_BYTES:
-        limit = f"Properties have at most {PROPERTIES_BYTES:,} bytes."
+        limit = f"Properties can have at most {PROPERTIES_BYTES:,} bytes."
         raise BadEvent("/properties", "too_large", limit)
     if _may_have_faults(text):
         for place, level, value in _values(given, "/properties", 1):
@@ -160,7 +160,7 @@ def _values(container: Container, at: str, level: int) -> Iterator[tuple[str, in
 
 def _check(at: str, level: int, value: Any) -> None:
     if isinstance(value, dict | list) and level >= PROPERTIES_LEVELS:
-        raise BadEvent(at, "too_deep", f"Properties have at most {PROPERTIES_LEVELS} levels.")
+        raise BadEvent(at, "too_deep", f"Properties can have at most {PROPERTIES_LEVELS} levels.")
     if isinstance(value, str) and _UNSTORABLE.search(value):
         detail = "This contains a NUL character or an unpaired surrogate."
         raise BadEvent(at, "invalid_characters", detail)

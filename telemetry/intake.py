@@ -41,7 +41,7 @@ class TooManyEvents(RequestTooLarge):
 
     def __init__(self) -> None:
         super().__init__(
-            f"A batch takes at most {MOST_EVENTS} events.",
+            f"A batch can have at most {MOST_EVENTS} events.",
             max_events=MOST_EVENTS,
             max_bytes=MOST_BYTES,
         )

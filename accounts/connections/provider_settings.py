@@ -121,7 +121,7 @@ def _provider(name: str, given: Any) -> OAuthProvider:
 def _text(name: str, members: Mapping[str, Any], member: str, *, needed: bool = True) -> str:
     value = members.get(member, "")
     if not isinstance(value, str) or (needed and not value):
-        raise _fault(name, f"{member} must be a text" + (" that is not empty" if needed else ""))
+        raise _fault(name, f"{member} must be a string" + (" that is not empty" if needed else ""))
     return value
 
 
@@ -136,7 +136,7 @@ def _endpoint(name: str, members: Mapping[str, Any], member: str, *, needed: boo
     except ValueError:
         raise _fault(name, f"{member} is not an address") from None
     if not parts.hostname or parts.username or parts.fragment or not value.isascii():
-        raise _fault(name, f"{member} must be an address without userinfo and fragment")
+        raise _fault(name, f"{member} must be an address without userinfo or a fragment")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(value)):
         raise _fault(name, f"{member} must be an https address")
     return value

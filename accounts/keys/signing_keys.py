@@ -37,7 +37,7 @@ class KeyIsAhead(InvalidRequest):
     """Refuses a second key ahead: it would cut short the time that verifiers were promised for the first."""
 
     default_detail = (
-        "A key is published already and signs later than that. Wait until it does, or replace all keys "
+        "A key is already published and starts signing later than that. Wait until it does, or replace all keys "
         "at once (--emergency)."
     )
 

@@ -27,7 +27,7 @@ def ask_password(*, instead: str) -> str:
     if password_form(password) != password_form(
         ask(getpass, "Password (again): ", instead=instead)
     ):
-        raise CommandError("The two passwords are not the same.")
+        raise CommandError("The two passwords do not match.")
     return password
 
 

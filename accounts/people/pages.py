@@ -59,7 +59,7 @@ class PasswordForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}
         if "again" in given and given.get("password") not in {None, given["again"]}:
-            self.add_error("again", "The two passwords are not the same.")
+            self.add_error("again", "The two passwords do not match.")
         return given
 
     def focus(self) -> None:

@@ -41,7 +41,7 @@ class AccessRevoked(Problem):
     code = "access_revoked"
     status = 401
     title = "Access revoked"
-    default_detail = "This access has been ended. Please sign in again."
+    default_detail = "Your access has been revoked. Please sign in again."
 
 
 class AccessTokenAuthentication(JWTAuthentication):

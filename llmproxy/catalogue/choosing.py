@@ -39,7 +39,7 @@ def unknown_model(name: str) -> UnknownModel:
 
 def answers_elsewhere(surfaces: Iterable[Surface]) -> NotFound:
     """The refusal of a model that is not on a caller's surface: it is on these."""
-    detail = f"This model does not answer here; it does on: {', '.join(sorted(surfaces))}."
+    detail = f"This model is not available at this address, but at: {', '.join(sorted(surfaces))}."
     return NotFound(detail, errors=[Fault("/model", "surface", detail)])
 
 

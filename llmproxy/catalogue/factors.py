@@ -111,7 +111,7 @@ def _learn(route_id: int, factor: Decimal, *, by: Actor, now: datetime) -> bool:
 def set_factor(*, route_id: int, factor: Decimal, reason: str, by: Actor, now: datetime) -> Route:
     """Sets the factor of a route; nights leave it as it is. Raises ``InvalidRequest`` for a factor out of bounds."""
     if not LOWEST <= factor <= HIGHEST:
-        detail = f"A factor is between {LOWEST} and {HIGHEST}."
+        detail = f"A factor must be between {LOWEST} and {HIGHEST}."
         raise InvalidRequest(errors=[Fault("/factor", "invalid", detail)])
     return _change("route:factor_set", route_id, factor, reason=reason, by=by, now=now)
 

@@ -79,7 +79,7 @@ def switch_model(
 
 def _write(model: LanguageModel, terms: ModelTerms, *, now: datetime) -> LanguageModel:
     if terms.output_limit < LEAST_OUTPUT:
-        detail = f"The output limit is at least {LEAST_OUTPUT} tokens."
+        detail = f"The output limit must be at least {LEAST_OUTPUT} tokens."
         raise InvalidRequest(errors=[Fault("/output_limit", "min_value", detail)])
     if terms.name == settings.LLM_DEFAULT_MODEL and not terms.is_on:
         raise InvalidRequest(errors=[Fault("/is_on", "invalid", DEFAULT_STAYS)])

@@ -47,7 +47,7 @@ def set_prices(*, route_id: int, prices: Prices, reason: str, by: Actor, now: da
         elif price is not None and not 0 <= price <= MOST:
             faults.append(Fault(f"/{name}", "invalid", f"From $0 to {in_dollars(MOST)}."))
     if not faults and (prices.cached_input or 0) > (prices.input or 0):
-        sentence = "Cached input costs no more than other input."
+        sentence = "Cached input cannot cost more than other input."
         faults.append(Fault("/cached_input_price", "invalid", sentence))
     if faults:
         raise InvalidRequest(errors=faults)

@@ -49,7 +49,7 @@ class ProviderRejected(ProviderProblem, problems.ProviderRejected):
     """The provider refused the request itself; ``detail`` is the provider's message."""
 
     title = "The model refused the request"
-    default_detail = "The model does not take this request as it is."
+    default_detail = "The model does not accept this request as it is."
 
 
 class ProviderError(ProviderProblem, problems.ProviderError):

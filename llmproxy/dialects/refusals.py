@@ -96,7 +96,7 @@ _MEMBER_CODES = {"unsupported_parameter", "unknown_parameter", "unsupported_valu
 LOOKED_AT = 2_000
 _NAME_CODES = {"unsupported_parameter", "unknown_parameter"}
 # The detail of a refusal that comes without a message.
-_DETAILS = {413: "This is more than the model takes at once. Please send less."}
+_DETAILS = {413: "This is more than the model accepts at once. Please send less."}
 _last_logged: dict[str, Any] = {"key": "", "at": 0.0}
 
 

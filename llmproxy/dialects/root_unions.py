@@ -13,7 +13,7 @@ UNIONS = ("anyOf", "oneOf", "allOf")
 # Unions within unions, and all alternatives of one schema: references may lead in circles.
 _DEPTH = 8
 _MOST = 1_000
-NOT_AN_OBJECT = "This model takes an object at the root of a tool's schema, and this union cannot be written as one."
+NOT_AN_OBJECT = "This model needs an object at the root of a tool's schema, and this union cannot be written as one."
 
 
 class NoObject(ValueError):

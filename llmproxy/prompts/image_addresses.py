@@ -26,7 +26,7 @@ def check(images: Iterable[tuple[str, str]], *, fetches: bool) -> None:
     faults: list[Fault] = []
     for pointer, url in images:
         if not fetches:
-            detail = "This model takes media and files as data: URLs alone, and fetches none."
+            detail = "This model accepts media and files only as data: URLs, and fetches none."
             faults.append(Fault(pointer, "data_only", detail))
         elif fault := _fault(url):
             faults.append(Fault(pointer, *fault))
@@ -44,7 +44,7 @@ def _fault(url: str) -> tuple[str, str] | None:
         return "userinfo", "The address of an image has no name or password before its host."
     last = host.rpartition(".")[2]
     if ":" in host or NUMBER.fullmatch(last):
-        return "literal_address", "Name the host of an image; a number is not taken."
+        return "literal_address", "Name the host of an image; a number is not accepted."
     if UNCLEAR.search(url) or not HOST.fullmatch(host) or is_private(url):
         return "invalid", "This is not the address of an image on the internet."
     return None

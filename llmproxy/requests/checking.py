@@ -238,12 +238,12 @@ def size_of(value: Any) -> int:
         lengths = list(map(len, level))
         size += sum(lengths)
         if size > MAX_VALUES:
-            raise MalformedRequest(f"A call holds at most {MAX_VALUES:,} values.")
+            raise MalformedRequest(f"A call can have at most {MAX_VALUES:,} values.")
         if any(
             length > MAX_MEMBERS and isinstance(each, dict)
             for each, length in zip(level, lengths, strict=True)
         ):
-            raise MalformedRequest(f"An object in a call holds at most {MAX_MEMBERS:,} members.")
+            raise MalformedRequest(f"An object in a call can have at most {MAX_MEMBERS:,} members.")
         within = (each.values() if isinstance(each, dict) else each for each in level)
         level = [value for each in within for value in each if isinstance(value, dict | list)]
     return size

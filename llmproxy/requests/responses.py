@@ -21,8 +21,8 @@ _STATEFUL = {
     "store": "Nothing is stored here: set store: false.",
     "previous_response_id": STATELESS,
     "conversation": STATELESS,
-    "prompt": "Prompts that are stored at a provider are not taken: send the instructions themselves.",
-    "background": "This service keeps no state, so an answer is streamed or awaited; background is not taken.",
+    "prompt": "Prompts stored at a provider are not supported: send the instructions themselves.",
+    "background": "This service keeps no state, so an answer is streamed or awaited; background is not supported.",
     "background_options": "This service keeps no state, so nothing runs in the background.",
 }
 REFERENCE = (

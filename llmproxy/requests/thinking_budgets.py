@@ -43,9 +43,11 @@ def check(members: Members, *, wanted: int, limit: int) -> None:
     """Raises ``InvalidRequest`` for a budget above the limit that the call names, or too large for its model's."""
     for each in _budgets(members):
         if each.tokens > wanted:
-            detail = f"This is above the call's output limit of {wanted:,} tokens, which thinking is part of."
+            detail = f"This is above the call's output limit of {wanted:,} tokens, which includes thinking."
         elif limit < least_output(members):
-            detail = f"The model's output limit of {limit:,} tokens is too small for thinking by a budget."
+            detail = (
+                f"The model's output limit of {limit:,} tokens is too small for a thinking budget."
+            )
         else:
             continue
         raise InvalidRequest(errors=[Fault(pointer(each.place), "above_limit", detail)])

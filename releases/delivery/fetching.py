@@ -70,13 +70,15 @@ def _asking(method: str, url: str, *, limit: int, deadline: float) -> Iterator[E
         ) as exchange:
             yield exchange
     except ExchangeError as error:
-        too_large = f"An artifact has at most {limit // 2**20} MiB."
+        too_large = f"An artifact can have at most {limit // 2**20} MiB."
         raise FetchRefused(error.reason, DETAILS.get(error.reason, too_large)) from None
 
 
 def _refuse_other_answers(answer: Head) -> None:
     if 300 <= answer.status < 400:
-        raise FetchRefused("redirected", "The CDN redirects; serve the file at its address.")
+        raise FetchRefused(
+            "redirected", "The CDN redirects; serve the file at this address itself."
+        )
     if answer.status in {403, 404, 410}:
         raise FetchRefused(
             "not_found", f"The CDN answers {answer.status}: upload the file before publishing."

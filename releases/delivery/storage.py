@@ -44,7 +44,7 @@ class PathTaken(Problem):
     code = "version_conflict"
     status = 409
     title = "Version conflict"
-    default_detail = "Storage has other bytes at this version's path and keeps them."
+    default_detail = "Storage already has different bytes at this version's path and keeps them."
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def _version(document: Mapping[str, Any]) -> Version | Fault:
         hint = " Call it `version`, not `name`." if "name" in document else ""
         return Fault("/version", "required", f"A manifest needs a version.{hint}")
     if not isinstance(text, str):
-        return Fault("/version", "invalid_type", "The version is a string like 1.2.3.")
+        return Fault("/version", "invalid_type", "The version must be a string such as 1.2.3.")
     try:
         return Version.parse(text)
     except NotAVersion as error:
@@ -107,7 +107,7 @@ def _of_channel(document: Mapping[str, Any], channel: str) -> Iterator[Fault]:
         yield Fault(
             "/channel",
             "channel_mismatch",
-            f"The document names another channel than `ch`, which is {channel}.",
+            f"The document names a different channel from `ch`, which is {channel}.",
         )
 
 
@@ -117,7 +117,7 @@ def _of_date(document: Mapping[str, Any]) -> Iterator[Fault]:
     if given is None:
         yield Fault(at, "required", "A manifest needs the date of its publication.")
     elif not isinstance(given, str):
-        yield Fault(at, "invalid_type", "The date is a string like 2026-01-31T12:00:00Z.")
+        yield Fault(at, "invalid_type", "The date must be a string such as 2026-01-31T12:00:00Z.")
     elif not _is_read_by_shells(given):
         yield Fault(at, "invalid_date", _why_unread(given))
 
@@ -152,7 +152,7 @@ def _why_unread(date: str) -> str:
 def _of_extras(document: Mapping[str, Any]) -> Iterator[Fault]:
     """Checks optional members that shells read too."""
     if not isinstance(document.get("notes"), str | None):
-        yield Fault("/notes", "invalid_type", "The notes are a string.")
+        yield Fault("/notes", "invalid_type", "The notes must be a string.")
     if "name" in document and "version" in document:
         yield Fault(
             "/name", "not_allowed", "Shells read `name` as the version; leave only `version`."
@@ -214,14 +214,14 @@ def _of_entry(
     entry: Any, at: str, platform: str, version: Version | None, cdn_url: str
 ) -> Iterator[Fault]:
     if not isinstance(entry, dict):
-        yield Fault(at, "invalid_type", "A platform is an object with `url` and `signature`.")
+        yield Fault(at, "invalid_type", "A platform must be an object with `url` and `signature`.")
         return
     for member in ("url", "signature"):
         value = entry.get(member)
         if value is None or value == "":
             yield Fault(f"{at}/{member}", "required", f"A platform needs a {member}.")
         elif not isinstance(value, str):
-            yield Fault(f"{at}/{member}", "invalid_type", f"The {member} is a string.")
+            yield Fault(f"{at}/{member}", "invalid_type", f"The {member} must be a string.")
         elif member == "url" and version is not None:
             fault = misplaced(
                 value, at=f"{at}/url", version=version, platform=platform, cdn_url=cdn_url

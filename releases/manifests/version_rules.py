@@ -15,9 +15,7 @@ class VersionConflict(Problem):
     code = "version_conflict"
     status = 409
     title = "Version conflict"
-    default_detail = (
-        "This version was published with other bytes. A version never changes: publish a new one."
-    )
+    default_detail = "This version was published with different bytes. A version never changes: publish a new one."
 
 
 class DowngradeRefused(Problem):

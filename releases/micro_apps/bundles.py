@@ -54,7 +54,7 @@ def read(path: Path) -> bytes:
         too_large = os.fstat(file.fileno()).st_size > LIMIT_BYTES
         content = b"" if too_large else file.read(LIMIT_BYTES + 1)
     if too_large or len(content) > LIMIT_BYTES:
-        raise BundleRejected("too_large", f"A bundle has at most {LIMIT_BYTES} bytes.")
+        raise BundleRejected("too_large", f"A bundle can have at most {LIMIT_BYTES} bytes.")
     check(content)
     return content
 
@@ -101,7 +101,9 @@ def _check_members(archive: tarfile.TarFile) -> None:
     number = 0
     for number, member in enumerate(archive, start=1):
         if number > LIMIT_MEMBERS:
-            raise BundleRejected("too_many_files", f"A bundle has at most {LIMIT_MEMBERS} files.")
+            raise BundleRejected(
+                "too_many_files", f"A bundle can have at most {LIMIT_MEMBERS} files."
+            )
         # tarfile would skip an absurd size in small steps, for hours.
         _check_size(member.offset_data + member.size)
         _check_kind(member)
@@ -160,7 +162,7 @@ def _check_part(part: str, name: str) -> None:
         if DEVICES.fullmatch(form):
             raise BundleRejected("unusual_name", "This is the name of a device on Windows", name)
         if SHORT_NAME.search(form):
-            raise BundleRejected("unusual_name", "Windows may find another file by this name", name)
+            raise BundleRejected("unusual_name", "Windows may open another file by this name", name)
     if _same_elsewhere([part]) in VERSION_CONTROL:
         raise BundleRejected("unusual_name", "This name belongs to version control", name)
     if BLANK.search(part) or not INVISIBLE.isdisjoint(map(category, part)):

@@ -33,7 +33,7 @@ def read(path: Path) -> bytes:
     """Reads a minisign file, plain or in base64 as Tauri's signer writes it; raises ``SignatureRejected``."""
     content = path.read_bytes()[: LIMIT_BYTES + 1]
     if len(content) > LIMIT_BYTES:
-        detail = "This file is too long for a signature."
+        detail = "This file is too long to be a signature."
         raise SignatureRejected(Fault(POINTER, "signature_unreadable", detail))
     if content.startswith(b"untrusted comment:"):
         return content
@@ -58,7 +58,7 @@ def check_names(claims: Mapping[str, str], *, slug: str, version: str, file: str
     """Raises ``SignatureRejected`` unless a signature is of this version of this app."""
     faults = [*_faults_of_name(claims, "app", slug), *_faults_of_name(claims, "version", version)]
     if claims.get("file", BUNDLE) not in {BUNDLE, file}:
-        faults.append(Fault(POINTER, "wrong_file", "The signature names another file."))
+        faults.append(Fault(POINTER, "wrong_file", "The signature names a different file."))
     if faults:
         raise SignatureRejected(*faults)
 
@@ -85,7 +85,7 @@ def _faults_of_name(claims: Mapping[str, str], name: str, expected: str) -> Iter
         )
         yield Fault(POINTER, f"{name}_not_signed", detail)
     elif claims[name] != expected:
-        yield Fault(POINTER, f"wrong_{name}", f"The signature names another {name}.")
+        yield Fault(POINTER, f"wrong_{name}", f"The signature names a different {name}.")
 
 
 def _signed_at(version: AppVersion) -> datetime:

@@ -93,7 +93,9 @@ def _presented(request: Request) -> bytes:
     header: str = request.META.get("HTTP_AUTHORIZATION", "")
     scheme, _, presented = header.partition(" ")
     if scheme.lower() != SCHEME:
-        raise NotAuthenticated("Publishing needs a bearer secret or identity token.")
+        raise NotAuthenticated(
+            "Publishing needs a publish secret or identity token as the bearer token."
+        )
     # WSGI decodes headers as latin-1.
     return presented.strip().encode("latin-1", "replace")
 

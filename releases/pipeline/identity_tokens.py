@@ -122,10 +122,10 @@ def _decoded(token: bytes, key: Any, algorithm: str, options: Any) -> dict[str, 
 def _of_envelope(claims: Mapping[str, Any], now: datetime) -> Iterable[Fault]:
     """Checks the issuer, the audience, the id and the times."""
     if claims.get("iss") != settings.PUBLISH_OIDC_ISSUER:
-        yield Fault("/iss", "wrong_issuer", "The token has another issuer.")
+        yield Fault("/iss", "wrong_issuer", "The token has a different issuer.")
     audience = settings.PUBLISH_OIDC_AUDIENCE
     if claims.get("aud") not in (audience, [audience]):
-        yield Fault("/aud", "wrong_audience", "The token has another audience or several.")
+        yield Fault("/aud", "wrong_audience", "The token has a different audience, or several.")
     jti = claims.get("jti")
     if not isinstance(jti, str) or not jti:
         yield Fault("/jti", "required", "The token needs an id, which makes it one-time.")
@@ -145,7 +145,7 @@ def _of_times(claims: Mapping[str, Any], now: datetime) -> Iterable[Fault]:
             "/exp", "expired", "The token has expired; request one right before publishing."
         )
     if ends - issued > LONGEST_LIFE.total_seconds():
-        yield Fault("/exp", "too_long", "The token lives longer than a run.")
+        yield Fault("/exp", "too_long", "The token is valid for longer than a run.")
     if issued > seconds + leeway:
         yield Fault("/iat", "not_yet", "The token was issued in the future.")
     if begins > seconds + leeway:
@@ -156,7 +156,7 @@ def _of_pipeline(claims: Mapping[str, Any]) -> Iterable[Fault]:
     """Checks the claims about the run."""
     for name, demanded in settings.PUBLISH_OIDC_CLAIMS.items():
         if _text(claims.get(name)) != demanded:
-            yield Fault(f"/{name}", "wrong_claim", "The claim has another value than the settings.")
+            yield Fault(f"/{name}", "wrong_claim", "The claim's value differs from the settings.")
     for name, allowed in EVENTS.items():
         if (name in claims or _is_demanded(name)) and _text(claims.get(name)) not in allowed:
             detail = f"Only runs of these events may publish: {', '.join(sorted(allowed))}."

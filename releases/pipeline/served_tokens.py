@@ -18,7 +18,9 @@ class TokenServed(IdentityTokenRefused):
     )
 
     def __init__(self) -> None:
-        super().__init__(errors=[Fault("/jti", "served", "The token was used with other bytes.")])
+        super().__init__(
+            errors=[Fault("/jti", "served", "The token was already used with different bytes.")]
+        )
 
 
 def serve(token: OneTime, *, body_sha256: str, now: datetime, keep: bool = True) -> None:

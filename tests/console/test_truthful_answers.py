@@ -24,7 +24,7 @@ def test_a_refusal_before_anybody_is_known_is_a_page_too(client: Client, console
         for page in ("/admin/?q=%00", "/admin/search/?q=%00"):
             answer = get(page)
             assert answer.status_code == 400
-            assert "An address cannot have a NUL character." in answer.content.decode()
+            assert "An address cannot contain a NUL character." in answer.content.decode()
 
 
 def said(page: str) -> str:

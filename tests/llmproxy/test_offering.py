@@ -153,7 +153,9 @@ def test_an_anthropic_sdk_is_told_where_a_model_answers_that_is_not_on_messages(
     version = {"anthropic-version": "2023-06-01"}
     refused = signed_in.get("/v1/llm/v1/models/embeds", headers=version)
     assert (refused.status_code, refused.json()["error"]["type"]) == (404, "not_found_error")
-    assert refused.json()["detail"] == ("This model does not answer here; it does on: embeddings.")
+    assert refused.json()["detail"] == (
+        "This model is not available at this address, but at: embeddings."
+    )
     listed = signed_in.get("/v1/llm/v1/models", headers=version).json()["data"]
     assert "embeds" not in {each["id"] for each in listed}
     unknown = signed_in.get("/v1/llm/v1/models/none", headers=version)

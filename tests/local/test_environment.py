@@ -117,7 +117,7 @@ def test_a_wrong_variable_of_ones_own_is_named_without_other_advice(tmp_path: Pa
         "  LLM_FETCHES: Must be yes or no.",
         "  LLM_LIMIT_NAME: Must be max_tokens or max_completion_tokens.",
         "  LLM_MEMBERS: Must be names of members, separated by commas.",
-        "  LLM_READ_TIMEOUT: Must be a number above 0 to 31536000, as in 60 or 2.5.",
+        "  LLM_READ_TIMEOUT: Must be a number above 0 to 31536000, such as 60 or 2.5.",
     ]
 
 

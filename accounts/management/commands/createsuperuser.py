@@ -15,7 +15,7 @@ WITHOUT_TERMINAL = "Use --noinput, with DJANGO_SUPERUSER_EMAIL and DJANGO_SUPERU
 
 
 class Command(BaseCommand):
-    help = "Make an operator, who may do everything in the console and belongs to no client."
+    help = "Create an operator, who may do everything in the console and belongs to no client."
     requires_migrations_checks = True
 
     def add_arguments(self, parser: CommandParser) -> None:

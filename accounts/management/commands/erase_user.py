@@ -12,7 +12,7 @@ from accounts.people.erasure import erase_user, preview
 
 class Command(BaseCommand):
     help = (
-        "Erase a person's data for good, except in the audit log, which keeps it for AUDIT_RETENTION_DAYS. "
+        "Erase a person's data permanently, except in the audit log, which keeps it for AUDIT_RETENTION_DAYS. "
         "This cannot be undone."
     )
 
@@ -41,7 +41,7 @@ class Command(BaseCommand):
             raise CommandError("--reason is required: say why.")
         if confirm is None:
             sentence = "This cannot be undone. Type the person’s email: "
-            confirm = ask(input, sentence, instead="Repeat the email by --confirm.")
+            confirm = ask(input, sentence, instead="Repeat the email with --confirm.")
         by, now = Actor.command("erase_user"), timezone.now()
         with refusals_as_errors():
             removed = erase_user(user_id=user.pk, email=confirm, reason=reason, by=by, now=now)

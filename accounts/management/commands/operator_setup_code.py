@@ -1,4 +1,4 @@
-"""Makes the code with which an operator sets up a second factor."""
+"""Makes the code for an operator to set up a second factor."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from accounts.management.terminal import refusals_as_errors, user_of
 
 
 class Command(BaseCommand):
-    help = "Print a code, good once and for 30 minutes, with which an operator sets up a second factor."
+    help = "Print a code, good once and for 30 minutes, for an operator to set up a second factor."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email")

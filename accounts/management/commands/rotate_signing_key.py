@@ -27,8 +27,8 @@ MOST_HOURS = 24 * 90
 
 class Command(BaseCommand):
     help = (
-        f"Make a new signing key, which signs {LEAST_AHEAD.seconds} s later, when every process knows it. "
-        "The previous key verifies for 90 days more."
+        f"Create a new signing key, which starts signing {LEAST_AHEAD.seconds} s later, when every process knows "
+        "it. The previous key verifies for another 90 days."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -12,7 +12,7 @@ from accounts.people.password_links import request_link
 
 
 class Command(BaseCommand):
-    help = "Queue a mail with a link to set a password, good for 30 minutes, or 72 hours for an invitation."
+    help = "Queue an email with a link to set a password, good for 30 minutes, or 72 hours for an invitation."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email")

@@ -132,7 +132,7 @@ def _refuse_shape(document: dict[str, Any]) -> int:
     for _ in range(MAX_DEPTH):
         values += sum(map(len, level))
         if values > MAX_VALUES:
-            raise MalformedRequest(f"The body holds more than {MAX_VALUES:,} values.")
+            raise MalformedRequest(f"The body has more than {MAX_VALUES:,} values.")
         members += sum(len(each) for each in level if type(each) is dict)
         level = [value for each in level for value in _values(each) if type(value) in _CONTAINERS]
         if not level:
@@ -151,12 +151,16 @@ def _faults(document: dict[str, Any]) -> Iterable[Fault]:
         container, place = waiting.pop()
         for key, value in _items(container):
             if isinstance(key, str) and not _is_text(key):
-                yield Fault(_pointer(place), "invalid_characters", "A name has a lone surrogate.")
+                yield Fault(
+                    _pointer(place), "invalid_characters", "A name contains an unpaired surrogate."
+                )
             elif isinstance(value, dict | list):
                 waiting.append((value, (place, key)))
             elif isinstance(value, str) and not _is_text(value):
                 yield Fault(
-                    _pointer((place, key)), "invalid_characters", "This has a lone surrogate."
+                    _pointer((place, key)),
+                    "invalid_characters",
+                    "This contains an unpaired surrogate.",
                 )
             elif isinstance(value, float) and not isfinite(value):
                 # The parser reads 1e400 and the longest integers as infinity.

@@ -179,7 +179,7 @@ def _problem_of(request: HttpRequest) -> Problem | None:
     length, chunked = meta.get("CONTENT_LENGTH") or "", meta.get("HTTP_TRANSFER_ENCODING")
     if "\0" in request.path_info or "%00" in meta.get("QUERY_STRING", ""):
         # No text column can hold a NUL, so such an address must not reach a query.
-        return MalformedRequest("An address cannot have a NUL character.")
+        return MalformedRequest("An address cannot contain a NUL character.")
     if isinstance(meta.get("wsgi.input"), _Bounded) or not (length or chunked):
         return None
     if not length:

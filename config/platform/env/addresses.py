@@ -114,7 +114,7 @@ def _web(value: str) -> SplitResult:
     parts = _split(value)
     if parts.scheme not in WEB or not _is_server(parts) or parts.path.startswith("//"):
         raise ValidationError(
-            "Must be an absolute http(s) address, as in https://host or https://host/path."
+            "Must be an absolute http(s) address, such as https://host or https://host/path."
         )
     _refuse_insecure(value)
     return parts
@@ -172,7 +172,9 @@ def network_factors(value: str) -> dict[Network, int]:
     factors = {}
     for network, factor in pairs(value):
         if not factor.isdecimal() or int(factor) < 1:
-            raise ValidationError("Each network needs a whole factor, as in 203.0.113.0/24=20.")
+            raise ValidationError(
+                "Each network needs a whole-number factor, such as 203.0.113.0/24=20."
+            )
         factors[parsed_network(network)] = int(factor)
     return factors
 

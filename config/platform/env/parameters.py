@@ -21,7 +21,7 @@ SSL_MODES = {"disable", "allow", "prefer", "require", "verify-ca", "verify-full"
 def parameters(query: str, *known: str) -> dict[str, str]:
     """Returns the parameters by name. Raises ``ValidationError`` for any but the ``known`` ones."""
     names = " and ".join(f"{each}=…" for each in known)
-    may = f"After `?` there may be {names}, each once." if known else "A `?` has no place in it."
+    may = f"After `?` there may be {names}, each once." if known else "It must not contain a `?`."
     return _parsed(query, set(known), f"{may} {ESCAPED}")
 
 

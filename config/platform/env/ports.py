@@ -10,7 +10,7 @@ def faults(*, host: str, port: int, web: int | None, worker: int | None) -> dict
         found["METRICS_PORT"] = "Must differ from PORT."
     if worker is not None and worker in {port, web} and not _is_every_address(host):
         found["WORKER_METRICS_PORT"] = (
-            "Must differ from PORT and METRICS_PORT, which listen at the same HOST."
+            "Must differ from PORT and METRICS_PORT, which listen on the same HOST."
         )
     return found
 

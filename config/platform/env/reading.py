@@ -33,11 +33,11 @@ def plain(value: str) -> str:
     bare = value.strip().removeprefix(BYTE_ORDER_MARK).strip()
     if len(bare) > 1 and QUOTES.get(bare[0]) == bare[-1]:
         raise ValidationError(
-            "Must be written without the quotes around it, which `docker --env-file` keeps."
+            "Must be written without quotes around it, because `docker --env-file` keeps them."
         )
     if COMMENT.search(bare):
         raise ValidationError(
-            "Must be written without the comment beside it, which `docker --env-file` and systemd keep."
+            "Must be written without a comment beside it, because `docker --env-file` and systemd keep it."
         )
     return bare
 

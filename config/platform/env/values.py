@@ -63,7 +63,7 @@ def number(
     # Every comparison with NaN is false.
     if not (0 <= number <= most) or (above and number == 0):
         said = "above" if above else "from"
-        raise ValidationError(f"Must be a number {said} 0 to {most:.10g}, as in 60 or 2.5.")
+        raise ValidationError(f"Must be a number {said} 0 to {most:.10g}, such as 60 or 2.5.")
     return number
 
 
@@ -119,9 +119,9 @@ def rates(value: str) -> dict[str, str]:
     """Parses ``auth.ip=60/m,…``: limits by name, each a count per period of s, m, h or d."""
     rates = dict(pairs(value))
     if not all(RATE.fullmatch(rate) for rate in rates.values()):
-        raise ValidationError("Each limit is name=count/period, as in auth.ip=60/m.")
+        raise ValidationError("Each limit is name=count/period, such as auth.ip=60/m.")
     if rates.keys() - DEFAULTS.keys():
-        raise ValidationError(f"There are no other limits than {', '.join(sorted(DEFAULTS))}.")
+        raise ValidationError(f"The only limits are {', '.join(sorted(DEFAULTS))}.")
     return rates
 
 
@@ -131,7 +131,7 @@ def time_of_day(value: str) -> dt.time | None:
     if not value:
         return None
     if not TIME_OF_DAY.fullmatch(value):
-        raise ValidationError("Must be a time of day (UTC) as in 02:30, or empty.")
+        raise ValidationError("Must be a time of day (UTC) such as 02:30, or empty.")
     return dt.time.fromisoformat(value)
 
 
@@ -161,7 +161,9 @@ def stripe_products(value: str) -> list[str]:
     """Parses ids of Stripe products and prices; custom ids may have any form."""
     ids = words(value)
     if not all(STRIPE_ID.fullmatch(each) for each in ids):
-        raise ValidationError("Must be ids of products or prices, as in prod_Nf1…,price_1Mo….")
+        raise ValidationError(
+            "Must be ids of products or prices, for example prod_Nf1…,price_1Mo…."
+        )
     return ids
 
 

@@ -160,7 +160,7 @@ class ExpectationFailed(Problem):
     code = "expectation_failed"
     status = 417
     title = "Expectation failed"
-    default_detail = "The only Expect header that is known here is 100-continue."
+    default_detail = "The only supported Expect header is 100-continue."
 
 
 class HeadersTooLarge(Problem):
@@ -174,7 +174,7 @@ class NotImplementedHere(Problem):
     code = "not_implemented"
     status = 501
     title = "Not implemented"
-    default_detail = "The body has a transfer coding that is not known; send it plain or chunked."
+    default_detail = "The body has an unknown transfer coding; send it plain or chunked."
 
 
 class UnsupportedMediaType(Problem):

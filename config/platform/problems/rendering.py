@@ -179,7 +179,7 @@ def permission_denied(request: HttpRequest, exception: Exception | None = None) 
 def page_not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """Django's handler404."""
     if ASTRAY.match(request.path_info):
-        return render(request, NotFound("Nothing is here. Model calls are below /v1/llm/."))
+        return render(request, NotFound("There is nothing here. Model calls are under /v1/llm/."))
     return _answer_to(request, exception, NotFound)
 
 

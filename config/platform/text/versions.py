@@ -42,7 +42,7 @@ class Version:
             raise NotAVersion(f"A version has at most {MAX_LENGTH} characters.")
         numbers = tuple(int(each) for each in match.group(1, 2, 3))
         if max(numbers) > MAX_NUMBER:
-            raise NotAVersion("A number in a version fits into 64 bits.")
+            raise NotAVersion("A number in a version must fit in 64 bits.")
         return cls(text, (*numbers, _pre_key(match[4]), _identifiers_key(match[5] or "")))
 
     def __str__(self) -> str:
@@ -77,11 +77,11 @@ def _identifier_key(identifier: str) -> tuple[Any, ...]:
 
 def _why(text: str) -> str:
     if STRICT.fullmatch(text.strip().removeprefix("v").removeprefix("V")):
-        return "Write the version without a leading v or spaces, as in 1.2.3."
+        return "Write the version without a leading v or spaces: for example, 1.2.3."
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
-        return "A version has three numbers, as in 1.2.3."
+        return "A version has three numbers, such as 1.2.3."
     if re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+(\.[0-9]+)+", text):
-        return "A version has three numbers; put a fourth into build metadata, as in 1.2.3+4."
+        return "A version has three numbers; put a fourth in build metadata, such as 1.2.3+4."
     if re.search(r"(^|[.-])0[0-9]+([.+-]|$)", text):
         return "A number in a version has no leading zeros."
-    return "This is not a SemVer version, as in 1.2.3, 1.2.3-beta.1 or 1.2.3+build.5."
+    return "This is not a SemVer version, such as 1.2.3, 1.2.3-beta.1 or 1.2.3+build.5."

@@ -5,5 +5,5 @@ from licensing import night
 
 
 class Command(JobCommand):
-    help = "Ask Stripe for every client's subscription and set what billing says of its licence."
+    help = "Read every client's subscription from Stripe and set the billing status of its licence."
     job = night.SYNC_SUBSCRIPTIONS

@@ -11,7 +11,7 @@ Block = dict[str, Any]
 
 IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
-NAMES = "This model takes letters, digits, _ and - in the name of a tool."
+NAMES = "This model accepts only letters, digits, _ and - in the name of a tool."
 # The blocks of what a model thought, and the mark of their signatures in ``reasoning_details``.
 THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 SIGNED = "anthropic-claude-v1"

@@ -5,5 +5,5 @@ from llmproxy import night
 
 
 class Command(JobCommand):
-    help = "Learn from providers' reports by how much routes multiply the count of a prompt."
+    help = "Learn the token factors of routes from providers' reports."
     job = night.LEARN_TOKEN_FACTORS

@@ -24,7 +24,7 @@ from llmproxy.models import LanguageModel
 class Command(BaseCommand):
     help = (
         "Compare the prices and context lengths of models with the published ones that the installed genai-prices "
-        "package holds, and write those with --write or when you agree. What an operator has set stays."
+        "package holds, and write those with --write or when you agree. Prices set by an operator stay."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

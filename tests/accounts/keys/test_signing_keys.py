@@ -211,7 +211,7 @@ class TestCommand:
             capsys, "--publish-first", "24"
         )
         assert waits[1] == 0
-        with pytest.raises(CommandError, match="signs later"):
+        with pytest.raises(CommandError, match="starts signing later"):
             call_command("rotate_signing_key")
 
     @pytest.mark.parametrize(

@@ -280,7 +280,7 @@ def test_an_sdk_with_another_base_address_hears_where_model_calls_are(
 ) -> None:
     problem = problem_in(client.post(path))
     assert (problem["code"], problem["detail"]) == ("not_found", problem["error"]["message"])
-    assert "Model calls are below /v1/llm/." in problem["detail"]
+    assert "Model calls are under /v1/llm/." in problem["detail"]
     assert problem_in(client.get("/v1/modelling"))["detail"] == "Nothing was found at this address."
 
 

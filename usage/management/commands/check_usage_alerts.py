@@ -5,5 +5,5 @@ from usage import night
 
 
 class Command(JobCommand):
-    help = "Tell operators of people near a monthly cap, and of the 95th percentile of all."
+    help = "Email operators about people near a monthly cap, and about the 95th percentile of all."
     job = night.CHECK_USAGE_ALERTS
