@@ -20,7 +20,7 @@ class ChannelHalted(Problem):
     code = "channel_halted"
     status = 409
     title = "Channel halted"
-    default_detail = "An operator has halted this channel. Publish again when it is resumed."
+    default_detail = "An operator has halted this channel. Publish again once it is resumed."
 
 
 def refuse_halted(channel: str) -> None:

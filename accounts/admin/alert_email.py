@@ -26,7 +26,7 @@ class SetAlertEmail(Action):
     form_class = AlertEmailForm
 
     def effects(self, target: Client) -> Iterable[str]:
-        yield "The address is mailed, as operators are, when one of the client's people has used up a monthly cap."
+        yield "The address is emailed, as operators are, when one of the client's people has used up a monthly cap."
         yield "The mail names the person and the tokens."
 
     def initial(self, target: Client, *, by: HttpRequest) -> dict[str, Any]:

@@ -54,4 +54,4 @@ class ResetFactor(OperatorAction):
     def do(self, target: User, **given: Any) -> Result:
         reset(user_id=target.pk, **given)
         follows = "They sign in with their password and a set-up code that you make for them."
-        return Result(f"The second factor of {target} is reset.", target, follows)
+        return Result(f"The second factor of {target} has been reset.", target, follows)

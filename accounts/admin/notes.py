@@ -37,4 +37,4 @@ class EditNotes(Action):
 
     def do(self, target: Client, **given: Any) -> Result:
         client = set_notes(client_id=target.pk, **given)
-        return Result(f"The notes of {client} are saved.", client)
+        return Result(f"The notes of {client} have been saved.", client)

@@ -136,7 +136,7 @@ MISSED: Mapping[str, str] = {
     "CDN_PURGE": "The CDN may serve an older manifest for up to 6 minutes.",
     "STRIPE_API_KEY": "Billing changes no licence; operators decide each.",
     "ALERT_WEBHOOK_URL": "Alerts go out by email only.",
-    "AUDIT_SYSLOG_URL": "The audit log is kept in the database alone.",
+    "AUDIT_SYSLOG_URL": "The audit log is kept only in the database.",
     "OAUTH_PROVIDERS": "Nobody can connect a third party.",
     "OPERATOR_SECOND_FACTOR": "Operators sign in with only a password.",
     "NIGHTLY_AT": "The worker runs no nightly jobs; your own schedule has to.",

@@ -88,8 +88,8 @@ class SetCustomer(Action):
     form_class = CustomerForm
 
     def effects(self, target: Licence) -> Iterable[str]:
-        yield "From the next night on, this customer's subscription decides what billing says of the licence."
-        yield f"Billing says now: {target.billing_status}. Without a customer that stays as it is."
+        yield "From the next nightly run on, this customer's subscription decides what billing says of the licence."
+        yield f"Billing says now: {target.billing_status}. Without a customer it stays as it is."
 
     def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
         return {"stripe_customer_id": target.stripe_customer_id}

@@ -108,7 +108,7 @@ class SwitchOn(Action):
         return not target.is_on
 
     def effects(self, target: LanguageModel) -> Iterable[str]:
-        yield "People of its plans may call it at once."
+        yield "People on its plans can call it at once."
 
     def do(self, target: LanguageModel, **given: Any) -> Result:
         model = switch_model(model_id=target.pk, on=True, **given)
@@ -121,7 +121,7 @@ class AddModel(Action):
     form_class = OfferForm
 
     def effects(self, target: None) -> Iterable[str]:
-        yield "People of the chosen plans may call it at once."
+        yield "People on the chosen plans can call it at once."
         yield UNPRICED
 
     def form(self, target: None, data: Mapping[str, Any] | None, *, by: HttpRequest) -> OfferForm:

@@ -24,13 +24,13 @@ class PricesForm(ReasonForm):
     cached_input_price = _price(
         "Dollars per million cached input tokens",
         required=False,
-        help_text="Empty: they cost as much as other input.",
+        help_text="Empty: they cost the same as other input.",
     )
     output_price = _price("Dollars per million output tokens")
     cache_write_price = _price(
         "Dollars per million input tokens written to a cache",
         required=False,
-        help_text="Empty: they cost as much as other input.",
+        help_text="Empty: they cost the same as other input.",
     )
 
 

@@ -135,7 +135,7 @@ class SwitchOn(Action):
         return not target.is_on
 
     def effects(self, target: Provider) -> Iterable[str]:
-        yield "Calls that start from now on may go there again."
+        yield "Calls that start from now on can go there again."
 
     def do(self, target: Provider, *, by: Actor, **given: Any) -> Result:
         provider = switch_provider(provider_id=target.pk, on=True, by=by, **given)

@@ -112,7 +112,7 @@ class AddRoute(Action):
     form_class = NewWayForm
 
     def effects(self, target: None) -> Iterable[str]:
-        yield "Calls take a model's routes in their order, the next one where a provider fails before it answers."
+        yield "Calls try a model's routes in order, moving to the next one if a provider fails before it answers."
         yield "No price yet: its calls do not count towards budgets."
 
     def form(self, target: None, data: Any, *, by: HttpRequest) -> NewWayForm:

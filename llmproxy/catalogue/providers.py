@@ -99,7 +99,7 @@ def _write(provider: Provider, terms: ProviderTerms, *, key: str) -> Provider:
         or parts.query
         or parts.fragment
     ):
-        sentence = "Give the address alone: no name, password, query or fragment."
+        sentence = "Give only the address: no name, password, query or fragment."
         faults.append(Fault("/base_url", "invalid", sentence))
     for name in ("calls_per_minute", "read_timeout"):
         if getattr(terms, name) == 0:

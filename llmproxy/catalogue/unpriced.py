@@ -48,7 +48,7 @@ def unpriced_warning() -> str | None:
     """A warning about models without prices, for operators."""
     if not (names := unpriced_models()):
         return None
-    return f"Budgets do not count the calls of models without prices: {', '.join(names)}."
+    return f"Budgets do not count calls to models without prices: {', '.join(names)}."
 
 
 checks.register(models_have_prices, checks.Tags.database)

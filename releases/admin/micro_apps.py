@@ -231,7 +231,7 @@ class Unpin(Action):
 
     def do(self, target: AppPin, **given: Any) -> Result:
         unpin(pin_id=target.pk, **given)
-        return Result("The pin is removed.", target.app)
+        return Result("The pin has been removed.", target.app)
 
 
 @admin.register(AppPin)

@@ -16,7 +16,7 @@ SEGMENT = re.compile(r"[A-Za-z0-9_+~@=,-][A-Za-z0-9._+~@=,-]*")
 OTHER_SIGNS = re.compile(r"[^A-Za-z0-9._+~@=,-]")
 # The file's name comes from the shell's own configuration, and its signature names it too.
 RENAME = (
-    "Tauri names files after `productName`: give it letters, digits and hyphens alone, or rename the file before "
+    "Tauri names files after `productName`: give it only letters, digits and hyphens, or rename the file before "
     "it is signed, because its signature names it."
 )
 # The first match names the fault.

@@ -81,7 +81,7 @@ def _signature(artifact: Artifact, version: str, key: PublicKey) -> Signature:
     if named != artifact.name:
         raise SignatureRefused(
             "wrong_file",
-            f"The signature names {_quoted(named)}, and the address ends in {artifact.name}.{_advice(named)}",
+            f"The signature names {_quoted(named)}, but the address ends in {artifact.name}.{_advice(named)}",
         )
     if stamped is None:
         raise SignatureRefused(
@@ -90,7 +90,7 @@ def _signature(artifact: Artifact, version: str, key: PublicKey) -> Signature:
     if stamped != version:
         raise SignatureRefused(
             "wrong_version",
-            f"The signature names version {_quoted(stamped)}, and this release is {version}.",
+            f"The signature names version {_quoted(stamped)}, but this release is {version}.",
         )
     return signature
 

@@ -159,7 +159,7 @@ def _of_pipeline(claims: Mapping[str, Any]) -> Iterable[Fault]:
             yield Fault(f"/{name}", "wrong_claim", "The claim's value differs from the settings.")
     for name, allowed in EVENTS.items():
         if (name in claims or _is_demanded(name)) and _text(claims.get(name)) not in allowed:
-            detail = f"Only runs of these events may publish: {', '.join(sorted(allowed))}."
+            detail = f"Only runs of these events can publish: {', '.join(sorted(allowed))}."
             yield Fault(f"/{name}", "strangers_event", detail)
 
 

@@ -92,7 +92,7 @@ def test_held_suspensions_that_others_have_replaced_cannot_be_confirmed(
 
 def test_the_customer_is_changed_with_a_reason(console: Browser, organisation: Client) -> None:
     address = reverse("admin:licensing_licence_customer", args=[organisation.licence.pk])
-    assert "From the next night on" in words(console, address)
+    assert "From the next nightly run on" in words(console, address)
     refused = console.post(address, {"stripe_customer_id": CUSTOMER})
     assert set(refused.context["form"].errors) == {"reason"}
     console.post(address, {"stripe_customer_id": f" {CUSTOMER} ", "reason": "Signed."})

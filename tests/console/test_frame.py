@@ -108,7 +108,7 @@ def test_a_form_of_another_address_says_where_to_open_it(headers: dict[str, str]
     answer = guarded.post("/admin/login/", {"username": "a"}, headers=headers, secure=True)
     text = answer.content.decode()
     assert answer.status_code == 403
-    assert "This form came from another address, or does not say from which." in text
+    assert "This form came from another address, or did not say which." in text
     assert f"Open it at {settings.BASE_URL}" in text
     assert "elsewhere" not in text
     assert "expired" not in text

@@ -286,7 +286,7 @@ licensing: which client needs a look, and what was agreed with it
     fill Contract = CRM-2041
     fill Account manager = pia@ops.test
     press Save notes
-    told The notes of Acme are saved
+    told The notes of Acme have been saved
     find CRM-2041
     see $0.00 of
 support: who has never signed in
@@ -377,7 +377,7 @@ owner: revoke everybody
     see Revoke all sessions?
     fill Reason = The keys leaked.
     press Revoke all sessions
-    told Everybody is signed out
+    told Everybody has been signed out
 """
 
 SCREENS: Final[dict[str, dict[str, Any]]] = {

@@ -40,7 +40,7 @@ class TestNotes:
         }
         done = console.post(page(organisation, "notes"), form, follow=True)
         text = done.content.decode()
-        assert f"The notes of {organisation} are saved." in text
+        assert f"The notes of {organisation} have been saved." in text
         assert ("CRM-2041" in text, SECRET_TEXT in text) == (True, True)
         organisation.refresh_from_db()
         assert organisation.notes == f"{SECRET_TEXT}.\nTwice."

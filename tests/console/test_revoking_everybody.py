@@ -27,7 +27,9 @@ def test_the_page_says_how_many_it_ends_and_asks_why(console: Browser, world: Wo
 
 def test_it_ends_them_once_and_is_audited_with_its_reason(console: Browser, world: World) -> None:
     done = console.post(PAGE, {"reason": "The keys leaked."}, follow=True)
-    assert "<strong>Everybody is signed out: 3 sessions ended.</strong>" in words(done.content)
+    assert "<strong>Everybody has been signed out: 3 sessions ended.</strong>" in words(
+        done.content
+    )
     assert not Session.objects.filter(ended_at=None).exists()
     begun, ended = AuditEvent.objects.filter(action__startswith="everybody:").order_by("pk")
     assert {begun.reason, ended.reason} == {"The keys leaked."}

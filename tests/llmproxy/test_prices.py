@@ -124,7 +124,7 @@ class TestCommand:
                 "context none -> 128,000"
             ),
             "update_prices: 1 differ, nothing written (--write)",
-            "Budgets do not count the calls of models without prices: gpt-4o.",
+            "Budgets do not count calls to models without prices: gpt-4o.",
         ]
         assert prices(one) == UNKNOWN
 

@@ -354,7 +354,7 @@ class TestTelling:
         assert listed() == []
         allow(organisation, 10, by)
         name = settings.LLM_DEFAULT_MODEL
-        says = f"Budgets do not count the calls of models without prices: {name}."
+        says = f"Budgets do not count calls to models without prices: {name}."
         [told] = listed()
         assert told.startswith(
             f"The default model {name} is not among the models, so it has no prices"

@@ -32,7 +32,7 @@ class SetBudget(Action):
     form_class = BudgetForm
 
     def effects(self, target: Client) -> Iterable[str]:
-        yield "Operators are mailed when 80 % of it is spent in a calendar month (UTC), and when all of it is."
+        yield "Operators are emailed when 80 % of it is spent in a calendar month (UTC), and when all of it is."
         yield "Within a minute of that, the client's model calls are refused (budget_exceeded) until the next month."
         yield "Only calls to models with prices count. Raising the budget allows calls again at once."
 

@@ -52,7 +52,7 @@ class GrantOverride(Action):
     form_class = OverrideForm
 
     def effects(self, target: None) -> Iterable[str]:
-        yield "The limits apply to this person alone, from the next model call until they end."
+        yield "The limits apply only to this person, from the next model call until they end."
         yield f"{REPLACES}: an empty number is the plan's, 0 stops model calls; only the latest counts."
         yield f"{ADDS}: on top of all other numbers, and several add up. The daily limit may have to grow as well."
 

@@ -17,7 +17,7 @@ APPEND_ONLY = ("accounts_auditevent",)
 
 class Command(BaseCommand):
     help = (
-        "Make the role of DATABASE_URL, if there is none, and have it work with rows alone: the tables belong to the "
+        "Create the role of DATABASE_URL, if there is none, and let it work only with rows: the tables belong to the "
         "role of DATABASE_OWNER_URL. It is safe to run again."
     )
 

@@ -201,11 +201,11 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     sentence = "This form has expired. Please load the page again."
     if reason.startswith(("Origin ", "Referer ")):
         sentence = (
-            "This form came from another address, or does not say from which. Open it at "
-            f"{settings.BASE_URL}, and let a proxy pass on Origin, Host and Referrer-Policy as they are."
+            "This form came from another address, or did not say which. Open it at "
+            f"{settings.BASE_URL}, and make sure that a proxy passes on Origin, Host and Referrer-Policy unchanged."
         )
     elif reason == REASON_NO_CSRF_COOKIE:
-        sentence += " If that does not help, allow this browser to keep cookies of this address."
+        sentence += " If that does not help, allow this browser to keep cookies for this address."
     return answer(request, PermissionRefused(sentence))
 
 

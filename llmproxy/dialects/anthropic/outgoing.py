@@ -91,7 +91,7 @@ def _stop(members: dict[str, Any]) -> dict[str, Any]:
     sequences = [stop] if isinstance(stop, str) else stop
     if not all(each.strip() for each in sequences):
         raise unsupported(
-            "/stop", "This model does not support a stop sequence of whitespace alone."
+            "/stop", "This model does not support a stop sequence of only whitespace."
         )
     return {"stop_sequences": sequences} if sequences else {}
 

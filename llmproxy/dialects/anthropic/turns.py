@@ -74,7 +74,7 @@ def _check_last_message(messages: list[dict[str, Any]]) -> None:
             return
         if message["role"] not in _SYSTEM_ROLES:
             raise unsupported(
-                _content(index), "This model cannot answer a message of whitespace alone."
+                _content(index), "This model cannot answer a message of only whitespace."
             )
         blocks = blocks_of(message["content"], _content(index), media=False)
         if blocks and any(each["role"] == "assistant" for each in messages[:index]):
