@@ -1,7 +1,7 @@
 """The actions that tell shells of a client, or all, their least version, a message, and where they update from."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django import forms
@@ -14,6 +14,7 @@ from config.console.actions import Action, Preview, ReasonForm, Result, UtcDateT
 from config.console.base import ConsoleAdmin
 from config.platform.text.versions import MAX_LENGTH
 from licensing import notices
+from licensing.callers import Caller
 from licensing.models import ServiceNotice, ShellNotice
 from licensing.notices import is_below
 from releases import levers
@@ -178,6 +179,18 @@ def licence_of(target: Client | ServiceNotice) -> int | None:
 
 def named(target: Client | ServiceNotice) -> str:
     return "Every client without its own" if isinstance(target, ServiceNotice) else str(target)
+
+
+def sentences_of(caller: Caller) -> Iterator[str]:
+    """The notice in the caller's licence status, in sentences; none without one."""
+    if minimum := caller.minimum_version:
+        yield f"Below version {minimum} it shows its update screen alone."
+    if shell := caller.shell:
+        channel = shell.get("channel", "its own channel")
+        pin = f", pinned to {shell['version']}" if "version" in shell else ""
+        yield f"It updates from {channel}{pin}."
+    if message := caller.message:
+        yield f"It shows: “{message['text']}” ({message['level']})."
 
 
 def locked_by(minimum: str, client: Client) -> list[tuple[str, int]]:
