@@ -68,10 +68,10 @@ class Failures(NamedTuple):
             attempts, left_out = attempts[:-1], left_out + 1
         return self._replace(attempts=(*attempts, attempt), left_out=left_out)
 
-    def ending(self, problem: Problem) -> "Failures":
-        """Returns these with the problem that ended the call."""
+    def ending(self, problem: Problem, *, detail: str) -> "Failures":
+        """Returns these with the problem that ended the call, and as much of its detail as may be kept."""
         return self._replace(
-            problem=CallersProblem(problem.code, problem.status, problem.detail[:MOST_WORDS])
+            problem=CallersProblem(problem.code, problem.status, detail[:MOST_WORDS])
         )
 
     def as_json(self) -> str | None:
