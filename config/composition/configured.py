@@ -141,7 +141,7 @@ MISSED: Mapping[str, str] = {
     "OPERATOR_SECOND_FACTOR": "Operators sign in with a password alone.",
     "NIGHTLY_AT": "The worker runs no nightly jobs; your own schedule has to.",
     "CACHE_URL": "Each process counts rate limits separately.",
-    "TOKEN_AUDIENCE": "Access tokens name no audience.",
+    "TOKEN_AUDIENCE": "Access tokens name no audience.",  # nosec B105 - a sentence
     "REPLICA_URL": "Exports and reports read the primary database.",
     "METRICS_PORT": "No metrics of the web processes.",
     "WORKER_METRICS_PORT": "No metrics of the worker.",
