@@ -12,6 +12,7 @@ from accounts.device_names import SHELL
 from accounts.models import Client, Session
 from config.console.actions import Action, Preview, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin
+from config.console.lists.columns import moment
 from config.platform.text.versions import MAX_LENGTH
 from licensing import notices
 from licensing.callers import Caller
@@ -48,7 +49,7 @@ class MinimumForm(ReasonForm):
 class SetMinimum(Lever):
     name = "minimum"
     label = "Set minimum version"
-    question = "Set the minimum shell version of {name}?"
+    question = "Set the minimum version for {row}?"
     button = "Show the effects"
     form_class = MinimumForm
     destructive = True
@@ -106,8 +107,8 @@ class ShellForm(ReasonForm):
 
 class SetShell(Lever):
     name = "shell"
-    label = "Pin shell version"
-    question = "Change where the shells of {name} update from?"
+    label = "Pin version"
+    question = "Change the updates of {row}?"
     form_class = ShellForm
 
     def effects(self, target: Client | ServiceNotice) -> Iterable[str]:
@@ -146,7 +147,7 @@ class MessageForm(ReasonForm):
 class SetMessage(Lever):
     name = "message"
     label = "Show message"
-    question = "Change the message in the shells of {name}?"
+    question = "Change the message to {row}?"
     form_class = MessageForm
 
     def effects(self, target: Client | ServiceNotice) -> Iterable[str]:
@@ -207,12 +208,24 @@ class ServiceNoticeAdmin(ConsoleAdmin):
     """The notice to all shells, unless their client's licence says otherwise: one row."""
 
     row_actions = LEVERS
-    list_display = ("__str__", "minimum_version", "shell_channel", "shell_version", "message_text")
-    fields = (
-        "minimum_version",
-        "shell_channel",
-        "shell_version",
-        "message_level",
-        "message_text",
-        "message_until",
-    )
+    list_display = ("__str__", "minimum", "updates", "message")
+    fields = ("minimum", "updates", "message", moment("message_until"))
+    readonly_fields = ("minimum", "updates", "message")
+
+    def row_name(self, row: ServiceNotice) -> str:
+        return "All shells"
+
+    @admin.display(description="minimum version")
+    def minimum(self, row: ServiceNotice) -> str:
+        return row.minimum_version or "Any version works."
+
+    @admin.display(description="updates")
+    def updates(self, row: ServiceNotice) -> str:
+        channel = row.shell_channel or "Each shell's own channel"
+        return f"{channel}, {f'pinned to {row.shell_version}' if row.shell_version else 'newest version'}"
+
+    @admin.display(description="message")
+    def message(self, row: ServiceNotice) -> str:
+        if not row.message_text:
+            return "None"
+        return f"{row.get_message_level_display()}: {row.message_text}"
