@@ -28,7 +28,9 @@ def without_seats(now: datetime) -> Iterator[Finding]:
     if not has_refused():
         return
     enabled = Count("client__users", filter=Q(client__users__is_active=True))
-    full = Licence.objects.annotate(used=enabled).filter(seats__lte=F("used"))
+    # Most licences have no limit, and the people of those are not counted.
+    limited = Licence.objects.filter(seats__isnull=False)
+    full = limited.annotate(used=enabled).filter(seats__lte=F("used"))
     licences = {each.client_id: each for each in full.select_related("client")}
     for client_id, since in refused_since([*licences]).items():
         licence: Any = licences[client_id]
