@@ -70,9 +70,8 @@ class Failures(NamedTuple):
 
     def ending(self, problem: Problem, *, detail: str) -> "Failures":
         """Returns these with the problem that ended the call, and as much of its detail as may be kept."""
-        return self._replace(
-            problem=CallersProblem(problem.code, problem.status, detail[:MOST_WORDS])
-        )
+        kept = _storable(detail)
+        return self._replace(problem=CallersProblem(problem.code, problem.status, kept))
 
     def as_json(self) -> str | None:
         """The JSON of the column; None without a failure."""
@@ -81,7 +80,7 @@ class Failures(NamedTuple):
         attempts = [
             {
                 **each._asdict(),
-                "words": each.words[:MOST_WORDS],
+                "words": _storable(each.words),
                 "asked_at": instant(each.asked_at),
                 "ended_at": instant(each.ended_at),
             }
@@ -100,6 +99,11 @@ class Failures(NamedTuple):
 
 
 NONE = Failures()
+
+
+def _storable(words: str) -> str:
+    """The beginning of a text without what PostgreSQL's JSON cannot hold: NUL, and halves of characters."""
+    return words[:MOST_WORDS].replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def _read(entry: Mapping[str, Any]) -> FailedAttempt:
