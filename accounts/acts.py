@@ -4,7 +4,7 @@ from config.platform.acts import Act, Page, Proof, Right, declare
 
 PAGES = (
     Page("accounts.auditevent", ("support", "licensing")),
-    Page("accounts.client", ("support", "licensing")),
+    Page("accounts.client", ("support", "licensing", "release")),
     Page("accounts.connection", ("support",)),
     Page("accounts.connectionrevocation", ("support",)),
     Page("accounts.operator"),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Count, F, Q, QuerySet
 
 from accounts.models import Client
@@ -28,12 +29,20 @@ def without_seats(now: datetime) -> Iterator[Finding]:
     if not has_refused():
         return
     enabled = Count("client__users", filter=Q(client__users__is_active=True))
-    full = Licence.objects.annotate(used=enabled).filter(seats__lte=F("used"))
+    # Most licences have no limit, and the people of those are not counted.
+    limited = Licence.objects.filter(seats__isnull=False)
+    full = limited.annotate(used=enabled).filter(seats__lte=F("used"))
     licences = {each.client_id: each for each in full.select_related("client")}
     for client_id, since in refused_since([*licences]).items():
         licence: Any = licences[client_id]
         yield Finding(
-            pk=client_id, licence=licence, client=licence.client, used=licence.used, since=since
+            pk=client_id,
+            licence=licence,
+            client=licence.client,
+            used=licence.used,
+            since=since,
+            # Without a shared cache each process knows its own refusals alone, and others would end the alert.
+            is_alert=bool(settings.CACHE_URL),
         )
 
 

@@ -53,7 +53,7 @@ def set_shell(
     if channel and not is_known(channel):
         raise InvalidRequest(errors=[Fault("/channel", "unknown", "There is no such channel.")])
     offered = _offered(from_channel, version, member="version")
-    if version and offered is None:
+    if version and pinned_offer(from_channel, _version(version, "version")).whole is None:
         sentence = f"{from_channel} never published {version}, or it was withdrawn."
         raise InvalidRequest(errors=[Fault("/version", "unknown", sentence)])
     if minimum and (channel or version) and (offered is None or offered < Version.parse(minimum)):
@@ -101,7 +101,7 @@ def _offers(licence_id: int | None) -> Iterator[tuple[str, Version | None]]:
         return
     channels = Licence.objects.filter(minimum_version="").values_list("shell_channel", flat=True)
     own_channel = service.shell_channel or FIRST_CHANNEL
-    for channel in sorted({own_channel, *filter(None, channels.distinct())}):
+    for channel in sorted({own_channel, *filter(None, channels.order_by().distinct())}):
         yield channel, _offered(channel, "")
 
 

@@ -8,8 +8,9 @@ import base64
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
+from typing import Any
 
-from django.db.models import Subquery
+from django.db.models import Q
 
 from config.platform.problems.problem import Fault, InvalidRequest, NotFound
 from config.platform.text.versions import NotAVersion, Version
@@ -21,6 +22,8 @@ from releases.models import WHOLE, Publication, ShellChannel
 FIRST_CHANNEL = "stable"
 # Each has at most 1 MiB, and usually a few KiB.
 OFFERS_KEPT = 16
+# Answers of a word each.
+PINS_KEPT = 256
 # An answer that an install_id has decided is for its shell alone.
 OWN_CACHE = "private, max-age=60"
 
@@ -138,14 +141,28 @@ def pinned_offer(channel: str, version: Version) -> ChannelOffer:
     A version is withdrawn by a roll back to an older one, and by the end of its rollout; publishing it again brings it
     back. Later, newer releases withdraw nothing.
     """
-    served = Publication.objects.filter(release__channel=channel).served()
-    last = served.filter(release__version=str(version)).order_by("-pk").values("pk")[:1]
-    columns = ("pk", "published_at", "stored_at", "release__version", "release__channel__halted_at")
-    rows = list(served.filter(pk__gte=Subquery(last)).order_by("pk").values_list(*columns))
-    if not rows or any(Version.parse(later) < version for *_, later, _ in rows[1:]):
+    served = Publication.objects.filter(release__channel=channel).served().order_by("-pk")
+    last = served.filter(release__version=str(version)).values("pk")[:1]
+    both = served.filter(Q(pk__in=last) | Q(pk__in=served.values("pk")[:1])).order_by("pk")
+    columns = ("release__version", "release__channel__halted_at", "pk", "published_at", "stored_at")
+    rows = list(both.values_list(*columns))
+    if not rows or rows[0][0] != str(version):
         return ChannelOffer()
-    *named, _, halted_at = rows[0]
-    return ChannelOffer(whole=_prepared(*named), is_halted=halted_at is not None)
+    (_, halted_at, *named), (_, _, *newest) = rows[0], rows[-1]
+    if _is_withdrawn(channel, version, tuple(named), tuple(newest)):
+        return ChannelOffer()
+    return ChannelOffer(whole=_pinned(*named), is_halted=halted_at is not None)
+
+
+@lru_cache(maxsize=PINS_KEPT)
+def _is_withdrawn(
+    channel: str, version: Version, pinned: tuple[Any, ...], newest: tuple[Any, ...]
+) -> bool:
+    """Returns whether an older version was offered after the last time that this one was."""
+    later = Publication.objects.filter(release__channel=channel).served()
+    later = later.filter(pk__gt=pinned[0], pk__lte=newest[0]).order_by()
+    versions = later.values_list("release__version", flat=True).distinct()
+    return any(Version.parse(each) < version for each in versions)
 
 
 def place_of(install_id: str, version: Version) -> int:
@@ -170,8 +187,7 @@ def version_of(text: str, *, member: str = "current_version") -> Version:
         raise InvalidRequest(errors=[Fault(f"/{member}", "invalid_version", str(error))]) from None
 
 
-@lru_cache(maxsize=OFFERS_KEPT)
-def _prepared(number: int, published_at: object, stored_at: object) -> ReleaseOffer:
+def _offer_of(number: int, published_at: object, stored_at: object) -> ReleaseOffer:
     """The key includes the times, because a restored database assigns numbers again."""
     publication = Publication.objects.select_related("release").get(pk=number)
     manifest, signature = bytes(publication.release.manifest), bytes(publication.signature)
@@ -183,3 +199,8 @@ def _prepared(number: int, published_at: object, stored_at: object) -> ReleaseOf
         # A new signature of the same manifest is another answer.
         etag=f'"{sha256(signature + manifest).hexdigest()[:32]}"',
     )
+
+
+_prepared = lru_cache(maxsize=OFFERS_KEPT)(_offer_of)
+# Beside it: whoever asks for one version after another makes no process read those of the channels again.
+_pinned = lru_cache(maxsize=OFFERS_KEPT)(_offer_of)

@@ -16,7 +16,9 @@ class UsageConfig(declarations.DeclaringApp):
             PersonalRows("usage alerts", self.get_model("Alert")),
             PersonalRows("refusals", self.get_model("Refusal")),
         )
-        # Callers choose the labels of their calls; the ledger stays.
+        # Callers choose labels, and providers may quote a request that they refuse; the ledger stays.
+        calls = self.get_model("UsageRecord")
         PERSONAL_COLUMNS.add(
-            PersonalColumn("labels of calls", self.get_model("UsageRecord"), "labels")
+            PersonalColumn("labels of calls", calls, "labels"),
+            PersonalColumn("errors of calls", calls, "failures"),
         )

@@ -31,6 +31,12 @@ class StillNeeded(InvalidRequest):
     )
 
 
+class MovedMeanwhile(InvalidRequest):
+    """A person's client changed between the look at its seats and the lock of the person."""
+
+    default_detail = "This person was just moved to another client. Please try again."
+
+
 def check_not_oneself(user_id: UUID, by: Actor) -> None:
     if by.id == user_id:
         raise NotYourself
@@ -48,10 +54,16 @@ def disable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> int:
 
 
 def enable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> None:
-    """Lets a disabled person sign in again, with the same password. Raises ``SeatsExhausted``."""
+    """Lets a disabled person sign in again, with the same password.
+
+    Raises ``SeatsExhausted``, and ``MovedMeanwhile`` if another operator moves them at the same time.
+    """
     check_reason(reason)
     client = Client.objects.filter(users=user_id).first()
     with transaction.atomic(), within_seats(client, now=now):
+        # The lock of a client keeps nobody from leaving it.
+        if lock_person(user_id).client_id != (client and client.pk):
+            raise MovedMeanwhile
         _set_enabled(user_id, enabled=True, reason=reason, by=by, now=now)
 
 

@@ -54,6 +54,7 @@ def erase_user(
     check_not_oneself(user_id, by)
     check_reason(reason)
     with transaction.atomic():
+        _lock_clients_naming(user_id)
         user = lock_person(user_id)
         was, spellings = user.email, email_spellings(user.email)
         if email_form(email.strip()) != email_form(was):
@@ -65,8 +66,7 @@ def erase_user(
         _make_nobody(user, now=now)
         replace_signatures(was=was, email=user.email)
         Client.objects.filter(alert_email__in=spellings).update(alert_email="")
-        managed = reduce(or_, (Q(manager__iexact=each) for each in spellings))
-        Client.objects.filter(managed).update(manager="")
+        Client.objects.filter(_managed(spellings)).update(manager="")
         # Under the new email, like every later event.
         revoke_all(user_id=user_id, by=by, reason=reason, now=now)
         connections = disconnect_all(user_id=user_id, by=by, now=now, reason=reason)
@@ -89,6 +89,18 @@ def preview(*, user_id: UUID) -> Mapping[str, int]:
     found |= {name: rows.count() for name, (rows, _) in _columns(user_id).items()}
     found["queued mails"] = _queued_mail(user_id, email_spellings(user.email)).count()
     return found
+
+
+def _lock_clients_naming(user_id: UUID) -> None:
+    """Locks the clients that name a person, before the person, as every rule does that locks both."""
+    for email in User.objects.filter(pk=user_id).values_list("email", flat=True):
+        spellings = email_spellings(email)
+        naming = Client.objects.filter(Q(alert_email__in=spellings) | _managed(spellings))
+        list(naming.order_by("pk").select_for_update(no_key=True).values_list("pk"))
+
+
+def _managed(spellings: Collection[str]) -> Q:
+    return reduce(or_, (Q(manager__iexact=each) for each in spellings))
 
 
 def _make_nobody(user: User, *, now: datetime) -> None:

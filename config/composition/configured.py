@@ -3,6 +3,7 @@
 It changes nothing and shows no secret: of one it says whether it is set.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import time, timedelta
 from typing import Any, NamedTuple, cast
@@ -24,6 +25,8 @@ from config.platform.edge.ratelimits.table import DEFAULTS, allowance
 from config.platform.env.secret_files import Secret
 from releases.minisign import PublicKey
 
+# The user and password that any address may have.
+USER = re.compile(r"(?<=://)[^/?#\s]+@")
 SECONDS = {1: "second", 60: "minute", 3600: "hour", 86400: "day"}
 # Variables that the settings keep under another name.
 ATTRIBUTES = {
@@ -141,7 +144,7 @@ MISSED: Mapping[str, str] = {
     "OPERATOR_SECOND_FACTOR": "Operators sign in with only a password.",
     "NIGHTLY_AT": "The worker runs no nightly jobs; your own schedule has to.",
     "CACHE_URL": "Each process counts rate limits separately.",
-    "TOKEN_AUDIENCE": "Access tokens have no audience.",
+    "TOKEN_AUDIENCE": "Access tokens have no audience.",  # nosec B105 - a sentence
     "REPLICA_URL": "Exports and reports read the primary database.",
     "METRICS_PORT": "No metrics from the web processes.",
     "WORKER_METRICS_PORT": "No metrics from the worker.",
@@ -178,7 +181,7 @@ def _listed(value: Any) -> str:
 
 WORDED: Mapping[type, Callable[[Any], str]] = {
     bool: {True: "on"}.__getitem__,
-    str: str,
+    str: lambda text: USER.sub("…@", text),
     timedelta: lambda long: counted(long.days, "day"),
     time: lambda at: f"{at:%H:%M}",
     dict: lambda pairs: _listed(f"{name}={value}" for name, value in pairs.items()),

@@ -37,9 +37,11 @@ from config.console.lists.columns import moment, right
 from config.console.navigation import page_of
 from config.console.tables import Link, Table
 from config.console.template_tags import cell, dollars, instant, short
+from licensing.callers import load_signed_out
 from licensing.models import Licence
 from llmproxy.calls.explanation import EXPLAINING, explain
 from llmproxy.models import LanguageModel, PersonalKey
+from releases.admin.levers import sentences_of
 from usage.admin.attempts import cause, latest_failed
 from usage.admin.calls import RestartModelCalls, StopModelCalls
 from usage.admin.refusals import in_two_weeks
@@ -162,6 +164,7 @@ class PersonAdmin(ConsoleAdmin):
             "original": row,
             **self._explained(request, row, now=timezone.now()),
             **_latest_failure(request, row, now=timezone.now()),
+            "notices": [*sentences_of(load_signed_out(user_id=row.pk))],
         }
         return TemplateResponse(request, "admin/console/explain_person.html", own)
 

@@ -13,6 +13,7 @@ from llmproxy.calls.admission import Admission
 from llmproxy.calls.attempt import Attempt
 from llmproxy.calls.charge import charge, excess
 from llmproxy.calls.outbox import Settled, settle_or_retry
+from llmproxy.calls.quotations import without_quotations
 from llmproxy.calls.stop import Stop, StopReason
 from usage.caps import SoFar
 from usage.costs import Abandoned, AskedRoute, Spent
@@ -164,7 +165,8 @@ class Call:
             # Charged by time as the end of a process, which is not why the answer was in the background.
             end = End.CLIENT_GONE
         if told is not None and end != End.CLIENT_GONE:
-            failures = failures.ending(told)
+            detail = without_quotations(told.detail, request=admission.request)
+            failures = failures.ending(told, detail=detail)
         return Settlement(
             self.id,
             admission.caller.user_id,

@@ -6,7 +6,9 @@ from config.platform.http.errors import ExchangeError, TimedOut, TooLarge, Undec
 from config.platform.problems.problem import Problem
 from llmproxy.calls.attempt import Attempt
 from llmproxy.calls.bodies import NoRoom
+from llmproxy.calls.quotations import without_quotations
 from llmproxy.dialects.protocol import ProviderProblem, UnreadableAnswer
+from llmproxy.requests.call_request import CallRequest
 from usage.models.failures import FailedAttempt, What
 
 # The names of the failures without a status, those of special ones first.
@@ -19,7 +21,9 @@ _NAMES: dict[What, tuple[type[Exception], ...]] = {
 }
 
 
-def failed_attempt(attempt: Attempt, *, now: datetime) -> FailedAttempt | None:
+def failed_attempt(
+    attempt: Attempt, *, request: CallRequest, now: datetime
+) -> FailedAttempt | None:
     """Returns an attempt as it failed; None where its provider has no part in the failure."""
     failure, target = attempt.failure, attempt.target
     if isinstance(failure, NoRoom) or not isinstance(failure, ExchangeError | Problem):
@@ -31,7 +35,7 @@ def failed_attempt(attempt: Attempt, *, now: datetime) -> FailedAttempt | None:
         target.model,
         _name_of(failure, is_asked=attempt.exchange is not None),
         said and said.status,
-        said.words if said else words,
+        without_quotations(said.words, request=request) if said else words,
         attempt.asked_at,
         now,
     )

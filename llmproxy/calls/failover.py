@@ -85,7 +85,9 @@ def attempts(call: Call) -> Generator[Attempt]:
             failure = attempt.failure
             assert failure is not None
             _note_failure(call, attempt, failure)
-            if not call.stop and (failed := failed_attempt(attempt, now=timezone.now())):
+            if not call.stop and (
+                failed := failed_attempt(attempt, request=admission.request, now=timezone.now())
+            ):
                 call.note_failed(failed)
             if following is None:
                 raise failure

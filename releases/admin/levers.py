@@ -1,7 +1,7 @@
 """The actions that tell shells of a client, or all, their least version, a message, and where they update from."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django import forms
@@ -12,8 +12,10 @@ from accounts.device_names import SHELL
 from accounts.models import Client, Session
 from config.console.actions import Action, Preview, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin
+from config.console.lists.columns import moment
 from config.platform.text.versions import MAX_LENGTH
 from licensing import notices
+from licensing.callers import Caller
 from licensing.models import ServiceNotice, ShellNotice
 from licensing.notices import is_below
 from releases import levers
@@ -49,7 +51,7 @@ class MinimumForm(ReasonForm):
 class SetMinimum(Lever):
     name = "minimum"
     label = "Set minimum version"
-    question = "Set the minimum shell version of {name}?"
+    question = "Set the minimum version for {row}?"
     button = "Show the effects"
     form_class = MinimumForm
     destructive = True
@@ -107,8 +109,8 @@ class ShellForm(ReasonForm):
 
 class SetShell(Lever):
     name = "shell"
-    label = "Pin shell version"
-    question = "Change where the shells of {name} update from?"
+    label = "Pin version"
+    question = "Change the updates of {row}?"
     form_class = ShellForm
 
     def effects(self, target: Client | ServiceNotice) -> Iterable[str]:
@@ -147,7 +149,7 @@ class MessageForm(ReasonForm):
 class SetMessage(Lever):
     name = "message"
     label = "Show message"
-    question = "Change the message in the shells of {name}?"
+    question = "Change the message to {row}?"
     form_class = MessageForm
 
     def effects(self, target: Client | ServiceNotice) -> Iterable[str]:
@@ -182,6 +184,18 @@ def named(target: Client | ServiceNotice) -> str:
     return "Every client without its own" if isinstance(target, ServiceNotice) else str(target)
 
 
+def sentences_of(caller: Caller) -> Iterator[str]:
+    """The notice in the caller's licence status, in sentences; none without one."""
+    if minimum := caller.minimum_version:
+        yield f"Below version {minimum} it shows its update screen alone."
+    if shell := caller.shell:
+        channel = shell.get("channel", "its own channel")
+        pin = f", pinned to {shell['version']}" if "version" in shell else ""
+        yield f"It updates from {channel}{pin}."
+    if message := caller.message:
+        yield f"It shows: “{message['text']}” ({message['level']})."
+
+
 def locked_by(minimum: str, client: Client) -> list[tuple[str, int]]:
     """The versions below a minimum that a client's people signed in with, and how many sessions last on each."""
     agents = Session.objects.filter(user__client=client, ended_at=None).values_list(
@@ -196,12 +210,24 @@ class ServiceNoticeAdmin(ConsoleAdmin):
     """The notice to all shells, unless their client's licence says otherwise: one row."""
 
     row_actions = LEVERS
-    list_display = ("__str__", "minimum_version", "shell_channel", "shell_version", "message_text")
-    fields = (
-        "minimum_version",
-        "shell_channel",
-        "shell_version",
-        "message_level",
-        "message_text",
-        "message_until",
-    )
+    list_display = ("__str__", "minimum", "updates", "message")
+    fields = ("minimum", "updates", "message", moment("message_until"))
+    readonly_fields = ("minimum", "updates", "message")
+
+    def row_name(self, row: ServiceNotice) -> str:
+        return "All shells"
+
+    @admin.display(description="minimum version")
+    def minimum(self, row: ServiceNotice) -> str:
+        return row.minimum_version or "Any version works."
+
+    @admin.display(description="updates")
+    def updates(self, row: ServiceNotice) -> str:
+        channel = row.shell_channel or "Each shell's own channel"
+        return f"{channel}, {f'pinned to {row.shell_version}' if row.shell_version else 'newest version'}"
+
+    @admin.display(description="message")
+    def message(self, row: ServiceNotice) -> str:
+        if not row.message_text:
+            return "None"
+        return f"{row.get_message_level_display()}: {row.message_text}"

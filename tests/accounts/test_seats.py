@@ -1,16 +1,20 @@
 """Seats of a licence: one rule at every door, also for twenty at once at the last one."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations_with_replacement
 from typing import Any
 
 import pytest
 from django.core.cache import cache
+from django.db import connection, transaction
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
 from accounts.models import Client, User
-from accounts.people.access import disable, enable
+from accounts.people.access import MovedMeanwhile, disable, enable
+from accounts.people.clients import set_alert_email
+from accounts.people.erasure import erase_user
 from accounts.people.importing import import_people
 from accounts.people.invitations import emails_in, invite
 from accounts.people.users import add_user, move_user
@@ -18,6 +22,8 @@ from accounts.seats import SeatsExhausted, seats_used
 from config.composition.attention.listing import items
 from licensing.licences import create_client, set_terms
 from licensing.models import Licence, Plan
+from tests.accounts.test_access_races import until_somebody_waits
+from tests.conftest import Browser
 from tests.races import race
 
 How = dict[str, Any]
@@ -139,6 +145,37 @@ def test_a_refused_seat_is_an_item_of_attention_until_one_is_free(
 
 
 @pytest.mark.django_db
+def test_the_overview_and_the_page_of_a_client_say_that_no_seat_is_free(
+    console: Browser, acme: Client, how: How
+) -> None:
+    set_seats(acme, 1, how)
+    add_user(email="ada@acme.test", client=acme, **how)
+    with pytest.raises(SeatsExhausted):
+        add_user(email="ben@acme.test", client=acme, **how)
+    for page in ("/admin/", f"/admin/accounts/client/{acme.pk}/change/"):
+        answer = console.get(page)
+        assert answer.status_code == 200
+        link = f'<a href="/admin/accounts/client/{acme.pk}/change/">Acme Ltd</a> has no free seat'
+        assert link in answer.content.decode()
+
+
+@pytest.mark.django_db
+def test_clients_without_a_free_seat_that_are_not_listed_are_counted(
+    plan: Plan, operator: User, how: How, now: Any
+) -> None:
+    for number in range(5):
+        client = create_client(name=f"Client {number}", plan=plan, **how)
+        set_seats(client, 1, how)
+        add_user(email=f"ada@client-{number}.test", client=client, **how)
+        with pytest.raises(SeatsExhausted):
+            add_user(email=f"ben@client-{number}.test", client=client, **how)
+    found = [each for each in items(now=now, operator=operator) if each.kind.name == "seats"]
+    assert [str(each) for each in found if each.more] == [
+        "2 more clients that have no free seat, although somebody was refused one."
+    ]
+
+
+@pytest.mark.django_db
 def test_the_licence_status_says_the_seats_where_there_is_a_limit(
     signed_in: APIClient, user: User, how: How
 ) -> None:
@@ -146,6 +183,54 @@ def test_the_licence_status_says_the_seats_where_there_is_a_limit(
     assert user.client is not None
     set_seats(user.client, 20, how)
     assert signed_in.get("/v1/license/status").json()["seats"] == 20
+
+
+def apart(act: Callable[[], Any]) -> Any:
+    """What an act raises or returns, on a connection of its own."""
+    try:
+        return act()
+    except Exception as error:  # noqa: BLE001 - it is the result
+        return error
+    finally:
+        connection.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_whoever_is_moved_while_being_enabled_takes_no_seat_of_the_other_client(
+    acme: Client, plan: Plan, how: How
+) -> None:
+    other = create_client(name="Borealis GmbH", plan=plan, **how)
+    add_user(email="bea@borealis.test", client=other, **how)
+    set_seats(other, 1, how)
+    user = add_user(email="ada@acme.test", client=acme, **how)
+    disable(user_id=user.pk, reason="They left.", **how)
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            Client.objects.select_for_update(no_key=True).get(pk=acme.pk)
+            ended = pool.submit(
+                apart, lambda: enable(user_id=user.pk, reason="They are back.", **how)
+            )
+            until_somebody_waits()
+            move_user(user_id=user.pk, client=other, reason="They moved.", **how)
+        assert isinstance(ended.result(100), MovedMeanwhile)
+    assert seats_used(other.pk) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_erasing_waits_for_a_client_before_it_locks_the_person(acme: Client, how: How) -> None:
+    user = add_user(email="ada@acme.test", client=acme, **how)
+    set_alert_email(client_id=acme.pk, email=user.email, **how)
+    erase = {"user_id": user.pk, "email": user.email, "reason": "They asked for it."}
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            # As every rule of seats locks: a client, and then the person.
+            Client.objects.select_for_update(no_key=True).get(pk=acme.pk)
+            ended = pool.submit(apart, lambda: erase_user(**erase, **how))
+            until_somebody_waits()
+            User.objects.select_for_update(no_key=True, nowait=True).get(pk=user.pk)
+        assert not isinstance(ended.result(100), Exception)
+    acme.refresh_from_db()
+    assert acme.alert_email == ""
 
 
 PAIRS = list(

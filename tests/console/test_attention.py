@@ -9,12 +9,14 @@ import pytest
 from django.conf import settings
 from django.core.cache import cache
 from django.urls import reverse
+from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor, record
 from accounts.models import Client, Role, Session, User
 from config.composition.attention import listing
 from config.composition.attention.items import Item
 from config.composition.attention.listing import items
+from config.composition.attention.operation import counted_jobs
 from config.composition.front.page import at_a_glance
 from config.console.navigation import Count
 from config.platform.attention import SHOWN, Level, kinds
@@ -344,3 +346,7 @@ def test_a_role_without_the_action_gets_none(world: World, by: Actor, now: datet
         text = page.get("/admin/").content.decode()
         assert (address in text) == offered, role
         assert f"{world.person}</a> is stopped" in text
+
+
+def test_jobs_that_have_begun_since_they_were_found_are_no_item(db: None, now: datetime) -> None:
+    assert list(counted_jobs(ProcrastinateJob.objects.filter(pk=0), now)) == []

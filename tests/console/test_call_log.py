@@ -200,6 +200,13 @@ class TestFilters:
     def test_no_value_is_an_error(self, console: Browser, name: str, value: str) -> None:
         listed(console, **{name: value})
 
+    def test_a_period_that_ends_before_it_begins_has_no_cost(
+        self, console: Browser, user: User
+    ) -> None:
+        bounds = {"opened_at__gte": "2026-11-02", "opened_at__lt": "0001-01-01"}
+        response = listed(console, person=user.pk, **bounds)
+        assert response.context["spent"] is None
+
     def test_the_form_says_names_in_place_of_ids(
         self, console: Browser, calls: dict[str, Any], other: User
     ) -> None:

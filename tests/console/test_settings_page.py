@@ -46,8 +46,17 @@ def test_it_shows_no_secret(console: Browser, settings: Settings) -> None:
     """Also none within an address (appsmithorg/appsmith#42169)."""
     settings.STRIPE_API_KEY = Secret("STRIPE_API_KEY", "sk_live_a-canary-of-a-key")
     settings.PUBLISH_SECRETS = Secret("PUBLISH_SECRETS", f"{'canary' * 6},{'second' * 6}")
+    for name in (
+        "LLM_BASE_URL",
+        "STRIPE_API_BASE",
+        "OTLP_ENDPOINT",
+        "PUBLISH_OIDC_ISSUER",
+        "CDN_URL",
+    ):
+        setattr(settings, name, f"https://canary:canary@{name.lower()}.test/v1")
     shown = text(console)
     assert "canary" not in shown
+    assert "https://…@llm_base_url.test/v1" in shown
     assert "2 secrets" in shown
     secrets = [
         configured.SECRET_KEY,

@@ -44,7 +44,7 @@ def _json() -> Iterator[Part]:
     for place, name in enumerate(Prices._fields):
         yield "usage_usagerecord.abandoned prices", f"{place}:{name}"
     attempt = FailedAttempt("one", "large", What.FAILED, 500, "", asked_at=at, ended_at=at)
-    failures = json.loads(Failures((attempt,)).ending(Problem()).as_json() or "")
+    failures = json.loads(Failures((attempt,)).ending(Problem(), detail="").as_json() or "")
     for place, part in (
         ("", failures), (" attempts", failures["attempts"][0]), (" problem", failures["problem"]), (" what", What),
     ):  # fmt: skip

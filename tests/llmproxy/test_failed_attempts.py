@@ -115,6 +115,23 @@ def test_a_refusal_is_on_the_record_on_every_surface(routed: Routed, case: dict[
         assert cause(record) == f"number-1 answered {case['status']}{said}"
 
 
+@pytest.mark.parametrize("has_next", [True, False])
+def test_words_that_no_column_can_hold_do_not_keep_a_call_from_its_settlement(
+    routed: Routed, has_next: bool
+) -> None:
+    routed.add(says(400, {"error": {"message": "No \0 such \ud800 model"}}))
+    if has_next:
+        routed.add(refuses(500))
+    call = asked(routed, "chat", streamed=False)
+    ends(call)
+    record, failures = recorded()
+    assert record.state == UsageRecord.State.SETTLED
+    assert failures.attempts[0].words == "No  such ? model"
+    assert failures.problem is not None
+    # A running call writes the same with those of its whole process.
+    assert "\\u0000" not in (call.so_far().failures.as_json() or "")
+
+
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize(
     ("script", "what"),

@@ -90,12 +90,12 @@ def test_each_is_the_clients_own_or_else_the_services(
     assert own["minimum_version"] == "1.3.0"
     assert own["shell"] == {"version": "1.4.0"}
     assert {**own["message"], "id": ""} == {"id": "", "level": "critical", "text": "Call us."}
-    for act in (levers.set_minimum_version,):
-        act(licence_id=licence.pk, minimum="", **how)
+    levers.set_minimum_version(licence_id=licence.pk, minimum="", **how)
     levers.set_shell(licence_id=licence.pk, channel="", version="", **how)
     set_message(licence_id=licence.pk, text="", level="info", until=None, **how)
-    assert told(signed_in) == of_all | {"message": told(signed_in)["message"]}
-    assert told(signed_in)["message"]["text"] == "Maintenance on Sunday."
+    again = told(signed_in)
+    assert again.pop("message")["text"] == "Maintenance on Sunday."
+    assert again == of_all
 
 
 def test_each_change_has_another_etag_and_a_message_that_is_over_is_not_told(
@@ -279,6 +279,23 @@ class TestPages:
         row = ServiceNotice.objects.get()
         assert (row.message_text, row.shell_version) == ("Hello.", "1.3.0")
         assert AuditEvent.objects.filter(target_id="service").count() == 2
+
+    def test_explain_and_the_clients_page_tell_what_is_set(
+        self, console: Browser, user: Any, licence: Licence, releases: Pipeline, how: dict[str, Any]
+    ) -> None:
+        explain_page = reverse("admin:accounts_user_explain", args=[user.pk])
+        assert "tells the shell" not in console.get(explain_page).content.decode()
+        levers.set_minimum_version(licence_id=None, minimum="1.2.0", **how)
+        levers.set_shell(licence_id=licence.pk, channel="stable", version="1.3.0", **how)
+        set_message(licence_id=licence.pk, text="<b>Hi</b>", level="info", until=None, **how)
+        shown = console.get(explain_page).content.decode()
+        assert "Below version 1.2.0 it shows its update screen alone." in shown
+        assert "It updates from stable, pinned to 1.3.0." in shown
+        assert "It shows: “&lt;b&gt;Hi&lt;/b&gt;” (info)." in shown
+        page = reverse("admin:accounts_client_change", args=[licence.client_id])
+        shown = console.get(page).content.decode()
+        assert "stable, pinned to 1.3.0" in shown
+        assert "&lt;b&gt;Hi&lt;/b&gt;" in shown
 
     @pytest.mark.parametrize(
         ("role", "acts"),

@@ -73,7 +73,7 @@ def assert_an_update_screen(
     with database.rows():
         licences = Licence.objects.filter(client=person.client_id)
         licences.update(**told, message_text="Maintenance on Sunday.")
-    for version in ("1.3.9", "1.0.0"):
+    for version in ("1.3.9", "1.0.0", "1.4.0-rc.1"):
         shown = ran(*command, door=door, person=person, VERSION=version)
         assert "Maintenance on Sunday." in shown
         assert f"update: {version} must become 1.4.0 or newer" in shown

@@ -154,6 +154,19 @@ class TestCounting:
         count_hours(now=later)
         assert seen(hour(NOON), later).calls == 3
 
+    def test_a_call_that_ended_while_no_worker_counted_is_counted_in_its_hour(
+        self, make: Make
+    ) -> None:
+        begun = NOON.replace(minute=0) - timedelta(minutes=2)
+        make(begun - timedelta(minutes=5))
+        make(NOON)
+        count_hours(now=NOON)
+        # Admitted before the last hour that was counted, and settled after that count.
+        make(begun)
+        make(NOON + timedelta(hours=8))
+        count_hours(now=NOON + timedelta(hours=9))
+        assert seen(hour(begun), hour(NOON)).calls == 2
+
     def test_hours_are_kept_for_eight_days(self, make: Make) -> None:
         make(NOON)
         count_hours(now=NOON)

@@ -60,12 +60,14 @@ TO_END = milliseconds(F("opened_at"), F("settled_at"))
 def count_hours(*, now: datetime) -> int:
     """Counts the latest hours and, some at a time, those before the first one counted; returns the number of rows."""
     oldest = _hour(now - KEPT)
-    running = UNSETTLED + timedelta(seconds=settings.LLM_MAX_SECONDS)
+    longest = timedelta(seconds=settings.LLM_MAX_SECONDS)
     with transaction.atomic():
         lock_until_commit(_LOCK)
         HourLatency.objects.filter(hour__lt=oldest).delete()
         counted = HourLatency.objects.aggregate(first=Min("hour"), last=Max("hour"))
-        since = max(oldest, min(_hour(now - running), counted["last"] or now))
+        # As the last hour was counted, calls of the one before may have been running.
+        running = min(now - UNSETTLED, counted["last"] or now) - longest
+        since = max(oldest, _hour(running))
         rows = _write(since, _hour(now) + HOUR)
         first = min(since, counted["first"] or since)
         for hour in _hours_before(first, oldest):

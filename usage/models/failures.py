@@ -68,11 +68,10 @@ class Failures(NamedTuple):
             attempts, left_out = attempts[:-1], left_out + 1
         return self._replace(attempts=(*attempts, attempt), left_out=left_out)
 
-    def ending(self, problem: Problem) -> "Failures":
-        """Returns these with the problem that ended the call."""
-        return self._replace(
-            problem=CallersProblem(problem.code, problem.status, problem.detail[:MOST_WORDS])
-        )
+    def ending(self, problem: Problem, *, detail: str) -> "Failures":
+        """Returns these with the problem that ended the call, and as much of its detail as may be kept."""
+        kept = _storable(detail)
+        return self._replace(problem=CallersProblem(problem.code, problem.status, kept))
 
     def as_json(self) -> str | None:
         """The JSON of the column; None without a failure."""
@@ -81,7 +80,7 @@ class Failures(NamedTuple):
         attempts = [
             {
                 **each._asdict(),
-                "words": each.words[:MOST_WORDS],
+                "words": _storable(each.words),
                 "asked_at": instant(each.asked_at),
                 "ended_at": instant(each.ended_at),
             }
@@ -100,6 +99,11 @@ class Failures(NamedTuple):
 
 
 NONE = Failures()
+
+
+def _storable(words: str) -> str:
+    """The beginning of a text without what PostgreSQL's JSON cannot hold: NUL, and halves of characters."""
+    return words[:MOST_WORDS].replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def _read(entry: Mapping[str, Any]) -> FailedAttempt:

@@ -76,7 +76,10 @@ def counted_jobs(rows: QuerySet[ProcrastinateJob], now: datetime) -> Iterator[Fi
     to = Coalesce(*(KeyTextTransform(name, "args") for name in ("user_id", "email", "to")))
     numbers = (Count("pk", distinct=True), Max("pk"), Max("procrastinateevent__at"))
     tasks = rows.order_by("task_name").values_list("task_name")
-    counted = tasks.annotate(*numbers, people=Count(to, distinct=True))
+    counted = list(tasks.annotate(*numbers, people=Count(to, distinct=True)))
+    if not counted:
+        # A worker has begun the last of them since they were found.
+        return
     names, each, last, ends, people = zip(*counted, strict=True)
     since = max(filter(None, ends), default=None)
     job = ProcrastinateJob(pk=last[0], task_name=names[0], status="failed")

@@ -39,7 +39,9 @@ echo "licence: $(member status <"$FOLDER/licence")"
 text=$(member text <"$FOLDER/licence")
 [ -z "$text" ] || echo "message: $text"
 minimum=$(member minimum_version <"$FOLDER/licence")
-if [ -n "$minimum" ] && [ "$(printf '%s\n' "$minimum" "$VERSION" | sort --version-sort | head -n 1)" != "$minimum" ]; then
+# A tilde sorts before the end, as a pre-release comes before its release.
+first=$(printf '%s\n' "$minimum" "$VERSION" | tr - '~' | sort --version-sort | head -n 1 | tr '~' -)
+if [ -n "$minimum" ] && [ "$first" != "$minimum" ]; then
   # The update screen alone.
   echo "update: $VERSION must become $minimum or newer"
   exit

@@ -73,6 +73,11 @@ def use(user: User, now: datetime) -> UsageRecord:
         opened_at=now,
         expires_at=now + timedelta(minutes=11),
         labels={"user": EMAIL, "metadata": {"seat": "adas-mac"}},
+        failures={
+            "attempts": [],
+            "left_out": 0,
+            "problem": {"code": "provider_rejected", "status": 400, "detail": f"Bad name: {EMAIL}"},
+        },
     )
 
 
@@ -120,7 +125,7 @@ def test_nothing_personal_stays_but_in_the_log(
     assert expected["refresh tokens"] == 2
     assert expected["overrides"] == 1
     assert expected["queued mails"] == 3
-    assert expected["labels of calls"] == 1
+    assert expected["labels of calls"] == expected["errors of calls"] == 1
 
     assert everywhere(EMAIL) == ["accounts_auditevent"]
     assert everywhere("adas-mac") == everywhere("198.51.100.7") == []

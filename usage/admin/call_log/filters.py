@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
+from string import hexdigits
 from typing import Any, cast
 from uuid import UUID
 
@@ -212,7 +213,7 @@ class KeyFilter(TypedFilter):
         group = groups.get("key")
         named = Q(name__iexact=value)
         beginning = value.rstrip("…").replace("-", "")
-        if len(beginning) >= 8 and all(each in "0123456789abcdef" for each in beginning.lower()):
+        if len(beginning) >= 8 and all(each in hexdigits for each in beginning):
             named |= Q(pk__range=[UUID(beginning[:32].ljust(32, end)) for end in "0f"])
         found = group.model.objects.filter(named).values_list("pk", flat=True) if group else []
         keys = list(found[:MOST_FOUND])

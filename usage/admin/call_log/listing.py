@@ -113,6 +113,8 @@ def spent(calls: CallList, request: HttpRequest) -> Spent | None:
     for each in calls.chosen:
         if isinstance(each, (ModelFilter, ProviderFilter)):
             chosen[each.names[0]] = each.given
+    if until is not None and until <= since:
+        return None
     # The last instant of the period.
     end = (until or timezone.now()) - timedelta(microseconds=1)
     first, last = Period.of(since).day, Period.of(end).day
