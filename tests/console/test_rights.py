@@ -180,7 +180,12 @@ def test_a_budget_is_set_by_those_alone_who_may_change_budgets(
 @pytest.mark.parametrize("listed", [False, True])
 @pytest.mark.parametrize("role", [Role.RELEASE, Role.LICENSING, Role.OWNER])
 def test_clients_are_suggested_to_operators_who_may_list_them(
-    world: World, by: Actor, now: datetime, role: Role, listed: bool, monkeypatch: Any
+    world: World,
+    by: Actor,
+    now: datetime,
+    role: Role,
+    listed: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if not listed:
         without = rights_of(role) - {"accounts.view_client"}
