@@ -177,8 +177,10 @@ def test_a_budget_is_set_by_those_alone_who_may_change_budgets(
     assert offered("accounts.client_budget")
 
 
-@pytest.mark.parametrize("listed", [False, True])
-@pytest.mark.parametrize("role", [Role.RELEASE, Role.LICENSING, Role.OWNER])
+@pytest.mark.parametrize(
+    ("role", "listed"),
+    [(Role.RELEASE, False), (Role.RELEASE, True), (Role.LICENSING, True), (Role.OWNER, True)],
+)
 def test_clients_are_suggested_to_operators_who_may_list_them(
     world: World,
     by: Actor,
