@@ -63,12 +63,17 @@ class VersionField(serializers.CharField):
     """A strict SemVer version, which the rule validates."""
 
 
+@extend_schema_field({"type": "string", "pattern": r"^[^\u0000]*$"})
+class NameField(serializers.CharField):
+    """Any name; an address cannot have a NUL character."""
+
+
 class UpdateQuerySerializer(serializers.Serializer[Any]):
     """The shell that checks for an update. Unknown names are not faults: there is no update for them."""
 
-    ch = serializers.CharField(help_text="The channel, as `stable`.")
-    os = serializers.CharField(help_text="As `darwin`, `linux` or `windows`.")
-    arch = serializers.CharField(required=False, help_text="As `aarch64`; default: any.")
+    ch = NameField(help_text="The channel, as `stable`.")
+    os = NameField(help_text="As `darwin`, `linux` or `windows`.")
+    arch = NameField(required=False, help_text="As `aarch64`; default: any.")
     current_version = VersionField(
         required=False, help_text="The version of the shell; 204 if it is not older."
     )

@@ -186,7 +186,7 @@ def test_the_licence_status_says_the_seats_where_there_is_a_limit(
 
 
 def apart(act: Callable[[], Any]) -> Any:
-    """What an act raises or returns, on a connection of its own."""
+    """The result of an act or its error, on a connection of its own."""
     try:
         return act()
     except Exception as error:  # noqa: BLE001 - it is the result

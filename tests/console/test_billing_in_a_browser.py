@@ -22,7 +22,7 @@ def test_held_suspensions_are_found_looked_at_and_confirmed(
     row = held(plan, by=by, now=now)
     with desk(base_url, operator, viewport={"width": width, "height": 900}) as browser:
         waiting = browser.locator("ul.attention li", has_text="for you")
-        waiting.get_by_role("link", name="sync_subscriptions").click()
+        waiting.get_by_role("link", name="12 suspensions").click()
         expect(browser.get_by_text("Debtor 00, Debtor 01")).to_be_visible()
         expect(browser.locator("#zone")).to_contain_text("Asia/Calcutta")
         assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -288,7 +288,7 @@ licensing: which client needs a look, and what was agreed with it
     press Save notes
     told The notes of Acme have been saved
     find CRM-2041
-    see $0.00 of
+    see of $
 support: who has never signed in
     menu People
     choose Status = Never signed in

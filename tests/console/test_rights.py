@@ -178,11 +178,20 @@ def test_a_budget_is_set_by_those_alone_who_may_change_budgets(
 
 
 @pytest.mark.parametrize(
-    ("role", "listed"), [(Role.RELEASE, False), (Role.LICENSING, True), (Role.OWNER, True)]
+    ("role", "listed"),
+    [(Role.RELEASE, False), (Role.RELEASE, True), (Role.LICENSING, True), (Role.OWNER, True)],
 )
 def test_clients_are_suggested_to_operators_who_may_list_them(
-    world: World, by: Actor, now: datetime, role: Role, listed: bool
+    world: World,
+    by: Actor,
+    now: datetime,
+    role: Role,
+    listed: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if not listed:
+        without = rights_of(role) - {"accounts.view_client"}
+        monkeypatch.setattr("config.composition.roles.rights_of", lambda each: without)
     arranged(world, by, now)
     browser = Browser()
     browser.force_login(operator_with(role))

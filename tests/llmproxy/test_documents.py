@@ -195,8 +195,8 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 def test_a_hostile_file_takes_little_time(bomb: str) -> None:
     document = BOMBS[bomb]()
     assert len(document) < 9_000_000
-    # Half a second, and the piece that was begun by then.
-    assert takes_at_most(50, lambda: read(document))
+    # Half a second of any machine, and the piece that was begun by then; without a limit it takes minutes.
+    assert takes_at_most(200, lambda: read(document))
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def test_the_worker_runs_a_job_of_each_task(upgraded: Upgraded) -> None:
     waiting = dict(rows)
     # A task that is newer has no job there.
     tasks = {name for kind, name, _ in listed() if kind == "task"}
-    assert tasks - {*waiting.values()} == {"accounts.fill_email_forms"}
+    assert tasks - {*waiting.values()} == {"accounts.fill_email_forms", "usage.count_latency"}
     with working_off(upgraded.service):
         eventually(partial(is_worked_off, upgraded.database), seconds=120)
     with upgraded.database.rows():

@@ -88,6 +88,7 @@ JUSTIFIED: dict[tuple[str, str], tuple[int, str]] = {
     ),
     ("accounts/typed_codes.py", "Base64 High Entropy String"): (1, "an alphabet"),
     ("config/platform/observability/scrubbing.py", WORD): (1, "names of passwords"),
+    ("tests/console/test_settings_page.py", ADDRESS): (1, "made up, to be kept off the page"),
     ("tests/accounts/connections/test_authorisation.py", ADDRESS): (1, "a hostile address"),
     ("tests/platform/observability/test_logs.py", JWT): (1, "made up, to be kept out of logs"),
     ("tests/platform/observability/test_reports.py", JWT): (
