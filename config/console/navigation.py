@@ -45,7 +45,7 @@ LABELS: Final = {
     "accounts.auditevent": "Audit", "accounts.connectionrevocation": "Revocations", "accounts.user": "People",
     "index": "Overview", "latency": "Latency & errors", "licensing.heldsuspension": "Held suspensions",
     "licensing.servicenotice": "All shells", "llmproxy.languagemodel": "Models",
-    "procrastinate.procrastinatejob": "Jobs", "releases.apppin": "Pins", "releases.appversion": "Versions",
+    "procrastinate.procrastinatejob": "Background jobs", "releases.apppin": "Pins", "releases.appversion": "Versions",
     "releases.microapp": "Apps", "releases.shellchannel": "Channels", "releases.shellrelease": "Releases",
     "settings": "Settings",
     "telemetry.event": "Telemetry", "usage_and_money": "Usage & money",

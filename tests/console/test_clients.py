@@ -296,7 +296,7 @@ def test_terms_that_a_colleague_has_changed_meanwhile_are_kept_or_shown(
 
     refused = console.post(address, {**shown, "plan": plan.pk, "entitlements": "mail"})
     assert list(refused.context["form"].errors) == ["entitlements"]
-    assert "it is forms now" in refused.context["form"].errors["entitlements"][0]
+    assert "it is now forms" in refused.context["form"].errors["entitlements"][0]
     assert Licence.objects.get().entitlements == ["forms"]
 
 

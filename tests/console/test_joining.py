@@ -134,7 +134,7 @@ def test_a_file_with_faults_shows_them_first_and_offers_nothing_but_another_file
 ) -> None:
     seen = upload(console, organisation, "email\nfine@acme.test\n<b>nobody</b>\n")
     text = seen.content.decode()
-    assert "1 of the lines cannot be taken" in words(seen)
+    assert "1 line with errors." in words(seen)
     assert text.index("&lt;b&gt;nobody") < text.index("fine@acme.test")
     assert 'type="file"' in text
     assert ">Preview</button>" in text

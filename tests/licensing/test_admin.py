@@ -79,8 +79,8 @@ def test_a_term_that_a_colleague_has_changed_meanwhile_is_shown_before_it_is_ove
     refused = console.post(address, mine)
     errors = refused.context["form"].errors
     assert set(errors) == {"monthly_input_tokens", "entitlements"}
-    assert "it is 600000 now" in errors["monthly_input_tokens"][0]
-    assert "it is forms now" in errors["entitlements"][0]
+    assert "it is now 600000" in errors["monthly_input_tokens"][0]
+    assert "it is now forms" in errors["entitlements"][0]
     plan.refresh_from_db()
     assert plan.monthly_input_tokens == 600_000
 

@@ -61,7 +61,7 @@ def test_a_document_by_url_is_sent_to_no_such_server(signed_in: APIClient, setti
     body = {"max_tokens": 16, "messages": [message]}
     answer = signed_in.post("/v1/llm/messages", body, format="json")
     assert answer.status_code == 400
-    assert "data: URLs alone" in answer.json()["error"]["message"]
+    assert "only as data: URLs" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ class TestPage:
             ({"email": "bob@acme.test"}, "one_time", "one-time password is wrong"),
             ({"email": "nonsense"}, "email", "valid email"),
             ({"password": "ada@acme.test", "again": "ada@acme.test"}, "password", "easy to guess"),
-            ({"again": "something else"}, "again", "not the same"),
+            ({"again": "something else"}, "again", "do not match"),
             ({"one_time": "\0"}, "one_time", "Null characters"),
             ({"one_time": ""}, "one_time", "required"),
         ],

@@ -87,7 +87,7 @@ def test_a_person_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("accounts.management.terminal.getpass", lambda question: typed.pop(0))
     call_command("createsuperuser", stdout=StringIO())
     assert User.objects.get(email="second@shell.test").check_password(NEW)
-    with pytest.raises(CommandError, match="not the same"):
+    with pytest.raises(CommandError, match="do not match"):
         call_command("createsuperuser", stdout=StringIO())
 
 

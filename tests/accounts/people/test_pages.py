@@ -201,7 +201,7 @@ class TestPage:
             (given("password1234"), "password", "too common"),
             (given("é" * 1025), "password", "at most 1024"),
             (given("ada@acme.test"), "password", "easy to guess"),
-            (given(NEW, "something else"), "again", "not the same"),
+            (given(NEW, "something else"), "again", "do not match"),
             (given(f"{NEW}\0"), "password", "Null characters"),
         ],
     )
