@@ -44,7 +44,7 @@ def test_an_operator_steers_a_channel(base_url: str, operator: User, published: 
     with desk(base_url, operator) as page:
         page.goto(PAGE)
         wrong = page.locator(".message.error")
-        expect(wrong).to_contain_text("could not be told (answered_403)")
+        expect(wrong).to_contain_text("could not be notified (answered_403)")
 
         page.get_by_role("link", name="Explain what a shell gets").click()
         page.get_by_role("combobox", name="System").select_option("darwin")
