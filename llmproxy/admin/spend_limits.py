@@ -160,7 +160,7 @@ class SpendLimitAdmin(ConsoleAdmin):
 
     @admin.display(description="applies to", ordering="provider")
     def applies_to(self, limit: SpendLimit) -> str:
-        return str(limit)
+        return limit.title
 
     @admin.display
     def today(self, limit: SpendLimit) -> str:
@@ -189,4 +189,4 @@ def _spent(limit: SpendLimit, name: str, amount: int | None) -> str:
         return "no limit"
     span = next((each for each in limit.spans(timezone.now()) if each.name == name), None)
     spent = span.spent if span else 0
-    return f"{readable_dollars(spent)} of {readable_dollars(amount)} ({100 * spent // amount} %)"
+    return f"{readable_dollars(spent)} of {readable_dollars(amount)} ({100 * spent // amount:,} %)"

@@ -115,5 +115,5 @@ def test_support_sees_them_and_changes_none(spent: SpendLimit) -> None:
 
 def test_the_overview_says_it_with_its_act(console: Browser, spent: SpendLimit) -> None:
     page = words(console, "/admin/")
-    assert "reached this day’s spending limit" in page
+    assert "reached today’s spending limit" in page
     assert f"{LIMITS}{spent.pk}/pass/" in page

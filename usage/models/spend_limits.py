@@ -61,6 +61,11 @@ class SpendLimit(models.Model):
     def __str__(self) -> str:
         return self.provider or "all providers"
 
+    @property
+    def title(self) -> str:
+        """Its name where a sentence begins."""
+        return self.provider or "All providers"
+
     def spans(self, now: datetime) -> Iterator[Span]:
         """Yields the day and the month that it limits, unless the worker has not counted them yet."""
         period = Period.of(now)
