@@ -18,6 +18,7 @@ from accounts.audit import Actor
 from accounts.models import Client, Session, User
 from accounts.people.clients import delete_client, rename_client
 from accounts.people.invitations import NOT_ACCEPTED
+from accounts.seats import seats_of
 from config.composition.attention.items import Item
 from config.composition.attention.listing import about_clients
 from config.composition.client_list import ClientList
@@ -151,6 +152,7 @@ class ClientAdmin(ClientList):
             "problems": [(each, each.says(request)) for each in problems[:PROBLEMS_SHOWN]],
             "problem_number": len(problems),
             "licence": licence,
+            "seats": seats_of(row),
             "billing_reason": billing_reason(licence) if licence else "",
             "apps": _apps_of(licence),
             "operator_decision_ended": licence and licence.operator_decision_has_expired(at=now),

@@ -9,7 +9,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from accounts.seats import seats_used
+from accounts.seats import seats_of, seats_used
 from config.console.actions import Action, ReasonForm, Result, TrackedForm
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import ChoiceFilter, moment
@@ -65,6 +65,10 @@ class SetTerms(Action):
             if value != before[what]
         ]
         said = f"{licence.client} has the plan {licence.plan}."
+        seats = seats_of(licence.client)
+        if seats and seats.over:
+            people = counted(seats.over, "person more", "people more")
+            changed.append(f"{seats} seats are taken: {people} than seats. Nobody is disabled.")
         return Result(said, licence.client, " ".join(changed) or "Nothing has changed.")
 
 
@@ -164,8 +168,7 @@ class LicenceAdmin(ConsoleAdmin):
 
     @admin.display(description="seats")
     def seats_taken(self, licence: Licence) -> str:
-        used = seats_used(licence.client_id)
-        return f"{used:,} taken" if licence.seats is None else f"{used:,} of {licence.seats:,}"
+        return str(seats_of(licence.client) or f"{seats_used(licence.client_id):,} taken")
 
     @admin.display(description="entitlements")
     def entitlement_names(self, licence: Licence) -> str:
