@@ -6,6 +6,8 @@ from django.db.models import Q
 from config.platform.runtime.clock import is_readable
 from config.platform.text.versions import MAX_LENGTH
 
+MAX_MESSAGE = 500
+
 # Each table's own name is in theirs.
 OF_NOTICES: tuple[models.BaseConstraint, ...] = (
     models.CheckConstraint(
@@ -44,7 +46,7 @@ class ShellNotice(models.Model):
         max_length=10, choices=Level, blank=True, default="", db_default=""
     )
     message_text = models.CharField(
-        max_length=500, blank=True, default="", db_default="", help_text="Plain text."
+        max_length=MAX_MESSAGE, blank=True, default="", db_default="", help_text="Plain text."
     )
     message_until = models.DateTimeField(
         null=True, blank=True, help_text="When shells stop showing it. Empty: until it is removed."

@@ -1,6 +1,7 @@
 """Notices to shells: a client's own, else the service's, and the refusals of those that shells could not follow."""
 
-from datetime import timedelta
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
-from accounts.models import AuditEvent, Client, Role
+from accounts.models import AuditEvent, Client, RefreshToken, Role, Session, User
+from accounts.sessions.refresh_tokens import RefreshSecret
 from config.platform.problems.problem import InvalidRequest
 from licensing.licences import create_client
 from licensing.models import Licence, Plan, ServiceNotice
@@ -141,6 +143,20 @@ def test_a_minimum_that_nothing_reachable_satisfies_is_refused(
     assert not AuditEvent.objects.filter(action__endswith="minimum_set").exists()
 
 
+def test_a_client_that_gives_up_its_own_minimum_can_reach_that_of_all(
+    releases: Pipeline, licence: Licence, how: dict[str, Any]
+) -> None:
+    releases.publish(releases.release("1.0.0", "beta"), channel="beta")
+    own = {"licence_id": licence.pk}
+    levers.set_minimum_version(**own, minimum="1.0.0", **how)
+    levers.set_shell(**own, channel="beta", version="", **how)
+    levers.set_minimum_version(licence_id=None, minimum="1.4.0", **how)
+    sentence = refused("/minimum", levers.set_minimum_version, **own, minimum="", **how)
+    assert "beta offers 1.0.0: shells below 1.4.0" in sentence
+    levers.set_shell(**own, channel="", version="1.3.0", **how)
+    levers.set_minimum_version(**own, minimum="", **how)
+
+
 @pytest.mark.parametrize("minimum", ["1.4", "v1.4.0", "newest", "1.4.0 "])
 def test_a_minimum_is_a_version(
     licence: Licence, releases: Pipeline, how: dict[str, Any], minimum: str
@@ -198,6 +214,68 @@ def test_a_minimum_of_all_beats_an_older_pin_of_a_client(
     assert told(signed_in) == {"minimum_version": "1.4.0", "shell": {"channel": "stable"}}
 
 
+@pytest.fixture
+def on_beta(licence: Licence, releases: Pipeline, how: dict[str, Any]) -> Licence:
+    """A client on another channel, which offers more than stable."""
+    releases.publish(releases.release("2.0.0", "beta"), channel="beta")
+    levers.set_shell(licence_id=licence.pk, channel="beta", version="", **how)
+    return licence
+
+
+def test_a_source_of_its_own_is_never_mixed_with_that_of_all_shells(
+    signed_in: APIClient, on_beta: Licence, how: dict[str, Any]
+) -> None:
+    levers.set_shell(licence_id=None, channel="beta", version="", **how)
+    levers.set_shell(licence_id=on_beta.pk, channel="", version="1.4.0", **how)
+    assert told(signed_in) == {"shell": {"version": "1.4.0"}}
+    given = {"licence_id": on_beta.pk, "minimum": "1.5.0"}
+    assert "stable offers 1.4.0" in refused("/minimum", levers.set_minimum_version, **given, **how)
+    given["licence_id"] = None
+    assert "stable offers 1.4.0" in refused("/minimum", levers.set_minimum_version, **given, **how)
+
+
+def test_a_channel_is_not_taken_away_from_under_a_minimum(
+    on_beta: Licence, how: dict[str, Any]
+) -> None:
+    levers.set_minimum_version(licence_id=on_beta.pk, minimum="2.0.0", **how)
+    none = {"licence_id": on_beta.pk, "channel": "", "version": ""}
+    assert "stable would offer 1.4.0" in refused("/channel", levers.set_shell, **none, **how)
+    levers.set_minimum_version(licence_id=on_beta.pk, minimum="", **how)
+    levers.set_shell(**none, **how)
+
+
+def test_the_channel_of_all_shells_serves_the_minimum_of_each_client(
+    on_beta: Licence, how: dict[str, Any], plan: Plan
+) -> None:
+    levers.set_shell(licence_id=None, channel="beta", version="", **how)
+    levers.set_shell(licence_id=on_beta.pk, channel="", version="", **how)
+    levers.set_minimum_version(licence_id=on_beta.pk, minimum="2.0.0", **how)
+    stable = {"licence_id": None, "channel": "stable", "version": ""}
+    sentence = refused("/channel", levers.set_shell, **stable, **how)
+    assert f"The minimum version of {on_beta.client} is 2.0.0; stable would offer" in sentence
+    # A client with a source of its own does not mind.
+    levers.set_shell(licence_id=on_beta.pk, channel="beta", version="", **how)
+    levers.set_shell(**stable, **how)
+
+
+def test_a_minimum_of_all_above_their_own_pin_is_refused(
+    releases: Pipeline, licence: Licence, how: dict[str, Any]
+) -> None:
+    levers.set_shell(licence_id=None, channel="", version="1.3.0", **how)
+    for whose in (None, licence.pk):
+        given = {"licence_id": whose, "minimum": "1.4.0"}
+        sentence = refused("/minimum", levers.set_minimum_version, **given, **how)
+        assert "The pin of all shells offers 1.3.0" in sentence
+
+
+def test_whoever_rolls_another_channel_back_below_the_minimum_of_all_is_told(
+    on_beta: Licence, how: dict[str, Any]
+) -> None:
+    levers.set_minimum_version(licence_id=None, minimum="1.4.0", **how)
+    assert levers.minimums_above("beta", "1.0.0") == [(str(on_beta.client), "1.4.0")]
+    assert levers.minimums_above("beta", "1.4.0") == []
+
+
 @pytest.mark.parametrize(
     ("channel", "version", "pointer"),
     [
@@ -219,10 +297,38 @@ def test_a_pin_that_is_offered_nowhere_is_refused(
     refused(pointer, levers.set_shell, **given, **how)
 
 
-@pytest.mark.parametrize("text", ["a\x00b", "\x1b[31mred", "a\u202eb"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\x00b",
+        "\x1b[31mred",
+        "a\u202eb",
+        "a\u2066b\u2069",
+        "a\u200bb",
+        "a\u0085\x07b",
+        "\ue000",
+        "x" * 501,
+    ],
+)
 def test_a_message_is_plain_text(licence: Licence, how: dict[str, Any], text: str) -> None:
     given = {"licence_id": licence.pk, "text": text, "level": "info", "until": None}
     refused("/text", set_message, **given, **how)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["می\u200cخواهم", "👩\u200d💻 is back", "שלום, world", "<b>1 < 2</b> & “more”", "é" * 500],
+)
+def test_a_message_has_the_letters_of_every_language(
+    signed_in: APIClient, licence: Licence, how: dict[str, Any], text: str
+) -> None:
+    set_message(licence_id=licence.pk, text=f" {text}\n", level="info", until=None, **how)
+    assert told(signed_in)["message"]["text"] == text
+
+
+def test_a_message_has_a_known_level(licence: Licence, how: dict[str, Any]) -> None:
+    given = {"licence_id": licence.pk, "text": "Hello.", "level": "loud", "until": None}
+    refused("/level", set_message, **given, **how)
 
 
 def test_a_message_that_is_over_already_and_a_change_without_a_reason_are_refused(
@@ -238,7 +344,7 @@ def test_whoever_leaves_less_than_a_minimum_is_told(
 ) -> None:
     levers.set_minimum_version(licence_id=licence.pk, minimum="1.4.0", **how)
     levers.set_minimum_version(licence_id=None, minimum="1.3.0", **how)
-    named = [(str(licence.client), "1.4.0"), ("All shells", "1.3.0")]
+    named = [(str(licence.client), "1.4.0"), ("all shells", "1.3.0")]
     assert sorted(levers.minimums_above("stable", None)) == sorted(named)
     assert levers.minimums_above("stable", "1.3.0") == named[:1]
     assert levers.minimums_above("stable", "1.4.0") == levers.minimums_above("beta", None) == []
@@ -263,7 +369,7 @@ class TestPages:
         assert (event.before, event.after) == ({}, {"minimum_version": "1.4.0"})
         assert event.target_id == str(licence.client_id)
         halting = reverse("admin:releases_shellchannel_halt", args=["stable"])
-        assert "must run 1.4.0 or newer" in console.get(halting).content.decode()
+        assert "is 1.4.0.</b> Older shells" in console.get(halting).content.decode()
 
     def test_all_shells_have_a_page(self, console: Browser, releases: Pipeline) -> None:
         ServiceNotice.objects.get_or_create()
@@ -280,8 +386,46 @@ class TestPages:
         assert (row.message_text, row.shell_version) == ("Hello.", "1.3.0")
         assert AuditEvent.objects.filter(target_id="service").count() == 2
 
+    def test_the_preview_counts_the_shells_that_would_be_locked(
+        self, console: Browser, user: User, licence: Licence, releases: Pipeline, now: datetime
+    ) -> None:
+        agents = [
+            "Shell/1.3.0 (Windows 11)",
+            "Shell/1.3.0",
+            "Shell/1.4.0-rc.1",
+            "Shell/1.4.0",
+            "Firefox/140.0",
+        ]
+        for agent in agents:
+            session = Session.objects.create(
+                user=user, agent=agent, started_at=now, last_used_at=now
+            )
+            RefreshToken.objects.create(
+                id=RefreshSecret.new().id, session=session, user=user, token_hash="x", issued_at=now,
+                expires_at=now + timedelta(days=30),
+            )  # fmt: skip
+        Session.objects.create(user=user, agent="Shell/1.0.0", started_at=now, last_used_at=now)
+        ServiceNotice.objects.get_or_create()
+        entered = {"minimum": "1.4.0", "reason": "It loses notes."}
+        of_client = reverse("admin:accounts_client_minimum", args=[licence.client_id])
+        of_all = reverse("admin:licensing_servicenotice_minimum", args=["service"])
+        for page in (of_client, of_all):
+            shown = console.post(page, entered).content.decode()
+            assert "3 sessions on a version below 1.4.0." in shown
+            rows = re.findall(r'row">(\S+)</th>\s*<td class="number">(\d+)', shown)
+            assert rows == [("1.3.0", "2"), ("1.4.0-rc.1", "1")]
+        # A client with a minimum of its own is none of all shells.
+        Licence.objects.update(minimum_version="1.2.0")
+        assert "Nobody has signed in" in console.post(of_all, entered).content.decode()
+
     def test_explain_and_the_clients_page_tell_what_is_set(
-        self, console: Browser, user: Any, licence: Licence, releases: Pipeline, how: dict[str, Any]
+        self,
+        console: Browser,
+        user: Any,
+        licence: Licence,
+        releases: Pipeline,
+        how: dict[str, Any],
+        now: datetime,
     ) -> None:
         explain_page = reverse("admin:accounts_user_explain", args=[user.pk])
         assert "tells the shell" not in console.get(explain_page).content.decode()
@@ -289,13 +433,23 @@ class TestPages:
         levers.set_shell(licence_id=licence.pk, channel="stable", version="1.3.0", **how)
         set_message(licence_id=licence.pk, text="<b>Hi</b>", level="info", until=None, **how)
         shown = console.get(explain_page).content.decode()
-        assert "Below version 1.2.0 it shows its update screen alone." in shown
-        assert "It updates from stable, pinned to 1.3.0." in shown
-        assert "It shows: “&lt;b&gt;Hi&lt;/b&gt;” (info)." in shown
+        assert "shows its update screen alone (set for all shells)." in shown
+        assert "It updates from stable, pinned to 1.3.0 (set for Acme)." in shown
+        assert "It shows: “&lt;b&gt;Hi&lt;/b&gt;” (info; set for Acme)." in shown
         page = reverse("admin:accounts_client_change", args=[licence.client_id])
         shown = console.get(page).content.decode()
         assert "stable, pinned to 1.3.0" in shown
         assert "&lt;b&gt;Hi&lt;/b&gt;" in shown
+        # A pin that a minimum beats, and a message of its own that is over.
+        levers.set_minimum_version(licence_id=None, minimum="1.4.0", **how)
+        Licence.objects.update(message_until=now - timedelta(days=1000))
+        until = {"level": "warning", "until": datetime(9000, 11, 2, 9, 30, tzinfo=UTC)}
+        set_message(licence_id=None, text="Hello.", **until, **how)
+        shown = console.get(explain_page).content.decode()
+        assert "It updates from stable (set for Acme)." in shown
+        assert "Its pin to 1.3.0 does not apply: the minimum version is above it." in shown
+        end = "(warning, until 2 November 9000 09:30 UTC; set for all shells)"
+        assert f"It shows: “Hello.” {end}." in shown
 
     @pytest.mark.parametrize(
         ("role", "acts"),
