@@ -5,16 +5,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.urls import reverse
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, RefreshToken, Role, Session, User
 from accounts.sessions.refresh_tokens import RefreshSecret
+from config.platform.db.connections import database_now
 from config.platform.problems.problem import InvalidRequest
 from licensing.licences import create_client
 from licensing.models import Licence, Plan, ServiceNotice
-from licensing.notices import set_message
+from licensing.notices import is_below, set_message
 from releases import channel_control, levers
 from releases.models import ShellChannel
 from tests.conftest import Browser
@@ -120,6 +122,73 @@ def test_each_change_has_another_etag_and_a_message_that_is_over_is_not_told(
     set_message(licence_id=None, text="Of all.", level="info", until=None, **how)
     Licence.objects.update(message_until=now - timedelta(days=1_000))
     assert told(signed_in)["message"]["text"] == "Of all."
+
+
+def test_a_message_ends_at_its_instant_by_the_databases_clock(
+    signed_in: APIClient, licence: Licence, how: dict[str, Any]
+) -> None:
+    set_message(licence_id=licence.pk, text="Its own.", level="info", until=None, **how)
+    set_message(licence_id=None, text="Of all.", level="info", until=None, **how)
+    # A transaction has one time, and this test is one.
+    end = database_now()
+    texts, tags = [], []
+    for until in (end + timedelta(microseconds=1), end, end - timedelta(microseconds=1)):
+        Licence.objects.update(message_until=until)
+        texts.append(told(signed_in)["message"]["text"])
+        tags.append(signed_in.get(STATUS)["ETag"])
+    assert texts == ["Its own.", "Of all.", "Of all."]
+    assert (tags[0] != tags[1], tags[1]) == (True, tags[2])
+
+
+@pytest.mark.parametrize(
+    "until", ["2036-02-29T23:59:59Z", "2036-12-31T23:59:00Z", "9999-12-31T23:59:59Z"]
+)
+def test_an_end_is_told_in_utc_to_the_second(
+    signed_in: APIClient, licence: Licence, how: dict[str, Any], until: str
+) -> None:
+    given = {"level": "info", "until": datetime.fromisoformat(until)}
+    set_message(licence_id=licence.pk, text="Hello.", **given, **how)
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL TIME ZONE 'Pacific/Auckland'")
+    assert told(signed_in)["message"]["until"] == until
+
+
+@pytest.mark.parametrize(
+    ("version", "is_locked"),
+    [
+        ("4.1.0-beta.9", True),
+        ("4.1.0-beta.10", True),
+        ("4.1.0", False),
+        ("4.1.0+build.7", False),
+        ("4.1.1-rc.1", False),
+        ("4.0.99", True),
+    ],
+)
+def test_a_beta_of_the_minimum_is_below_it(version: str, is_locked: bool) -> None:
+    """As a shell compares (TheAngryRaven/DovesDataViewer#420)."""
+    assert is_below(version, "4.1.0") is is_locked
+
+
+def test_a_closed_message_stays_the_same_until_its_text_changes(
+    signed_in: APIClient, licence: Licence, how: dict[str, Any], now: datetime
+) -> None:
+    """Otherwise whoever closed it sees it again (zesty-io/manager-ui#2347)."""
+
+    def shown(text: str, **more: Any) -> str:
+        given = {"level": "info", "until": None, **more}
+        set_message(licence_id=licence.pk, text=text, **given, **how)
+        return told(signed_in)["message"]["id"]  # type: ignore[no-any-return]
+
+    first = shown("Hello.")
+    later = now + timedelta(days=1_000)
+    assert {
+        shown("Hello."),
+        shown(" Hello.\n"),
+        shown("Hello.", level="critical", until=later),
+    } == {first}
+    assert shown("Hello!") != first
+    set_message(licence_id=licence.pk, text="", level="info", until=None, **how)
+    assert shown("Hello.") != first
 
 
 def test_a_status_is_one_query_with_all_of_it(
