@@ -95,7 +95,9 @@ def set_message(
     if len(text) > MAX_MESSAGE:
         faults.append(Fault("/text", "max_length", f"At most {MAX_MESSAGE} characters."))
     if not text.translate(_JOINERS).isprintable():
-        faults.append(Fault("/text", "invalid", "A message is plain text, in one paragraph."))
+        faults.append(
+            Fault("/text", "invalid", "A message is plain text, without control characters.")
+        )
     if faults:
         raise InvalidRequest(errors=faults)
     given = {

@@ -14,7 +14,9 @@ from config.platform.problems.problem import Fault, InvalidRequest
 from config.platform.text.versions import NotAVersion, Version
 from licensing import notices
 from licensing.models import Licence, ShellNotice
-from releases.updates import FIRST_CHANNEL, channel_offer, is_known, pinned_offer
+from releases.manifests.platforms import base_of
+from releases.models import ShellRelease
+from releases.updates import FIRST_CHANNEL, ChannelOffer, channel_offer, is_known, pinned_offer
 
 ALL = "all shells"
 
@@ -114,6 +116,17 @@ def minimums_above(channel: str, version: str | None) -> list[tuple[str, str]]:
     ]
 
 
+def platforms_without_update(*, licence_id: int | None) -> list[str]:
+    """The platforms of releases of the channel that what it offers to these shells was not built for."""
+    source = _desk(_notice_of(licence_id), notices.service_notice()).source
+    offered = _offer(source.channel, source.pin).whole
+    releases = ShellRelease.objects.filter(channel=source.channel).values_list(
+        "platforms", flat=True
+    )
+    had = {base_of(platform) for platforms in releases for platform in platforms}
+    return sorted(had - offered.platforms) if offered else []
+
+
 def _desks() -> list[Desk]:
     """All shells, and the clients with a minimum or a source of their own."""
     service = notices.service_notice()
@@ -151,9 +164,7 @@ def _check_source(*, licence_id: int | None, channel: str, version: str) -> None
 def _offers(licence_id: int | None, *, pins: bool) -> Iterator[tuple[str, Version | None]]:
     """The versions that these shells can reach, each with the name of what offers it to all of them."""
     of_all, *of_clients = _desks()
-    desk = of_all
-    if licence_id is not None:
-        desk = _desk(_notice_of(licence_id), notices.service_notice())
+    desk = _desk(_notice_of(licence_id), of_all.notice) if licence_id else of_all
     channels = {desk.source.channel}
     if licence_id is None:
         channels |= {each.source.channel for each in of_clients if not each.notice.minimum_version}
@@ -166,8 +177,12 @@ def _offers(licence_id: int | None, *, pins: bool) -> Iterator[tuple[str, Versio
 
 def _offered(channel: str, version: str) -> Version | None:
     """The version that a channel offers to all, or that of a pin; None while that is nothing."""
-    offer = pinned_offer(channel, Version.parse(version)) if version else channel_offer(channel)
+    offer = _offer(channel, version)
     return None if offer.whole is None or offer.is_halted else offer.whole.version
+
+
+def _offer(channel: str, version: str) -> ChannelOffer:
+    return pinned_offer(channel, Version.parse(version)) if version else channel_offer(channel)
 
 
 def has_source(notice: ShellNotice) -> bool:

@@ -88,6 +88,7 @@ class SetMinimum(Lever):
                 "client": client,
                 "locked": locked,
                 "number": sum(number for _, number in locked),
+                "lost": levers.platforms_without_update(licence_id=licence_of(target)),
             }
             button = f"Set the minimum to {minimum}"
             return Preview(

@@ -26,6 +26,7 @@ from config.composition.attention.listing import items
 from config.composition.attention.notifying import notify
 from licensing.licences import create_client, set_terms
 from licensing.models import Licence, Plan
+from tests.accounts.people.test_password_links import INVITATION, sent, use
 from tests.accounts.test_access_races import until_somebody_waits
 from tests.conftest import Browser
 from tests.console.test_watch import beat
@@ -126,6 +127,26 @@ def test_a_list_of_people_is_added_whole_or_not_at_all(acme: Client, how: How) -
         invite(named=named, client=acme, **how)
     assert seats_used(acme.pk) == 0
     invite(named=named[:3], client=acme, **how)
+
+
+@pytest.mark.django_db
+def test_whoever_was_invited_takes_no_second_seat(
+    acme: Client, how: How, now: Any, settings: Any
+) -> None:
+    """An invitation is asked for again and accepted at a full licence (sbomify/sbomify#1622, langgenius/dify#38995)."""
+    settings.BASE_URL = "https://shell.test"
+    set_seats(acme, 2, how)
+    add_user(email="ada@acme.test", client=acme, **how)
+    invite(named=emails_in("ben@acme.test"), client=acme, **how)
+    again = invite(named=emails_in("ada@acme.test, ben@acme.test"), client=acme, **how)
+    assert (again.added, again.invited) == (0, 2)
+    ben = User.objects.get(email="ben@acme.test")
+    use(sent(ben, now=now, kind=INVITATION), now=now)
+    assert seats_used(acme.pk) == 2
+    assert not AuditEvent.objects.filter(action="client:seat_refused").exists()
+    with pytest.raises(SeatsExhausted) as refused:
+        invite(named=emails_in("ada@acme.test, cem@acme.test"), client=acme, **how)
+    assert "2 of 2 seats are taken. 1 more seat is needed" in refused.value.detail
 
 
 @pytest.mark.django_db

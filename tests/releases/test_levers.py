@@ -18,7 +18,7 @@ from licensing.licences import create_client
 from licensing.models import Licence, Plan, ServiceNotice
 from licensing.notices import is_below, set_message
 from releases import channel_control, levers
-from releases.models import ShellChannel
+from releases.models import ShellChannel, ShellRelease
 from tests.conftest import Browser
 from tests.console.test_roles import operator_with
 from tests.releases.conftest import Pipeline
@@ -483,6 +483,15 @@ class TestPages:
             assert "3 sessions on a version below 1.4.0." in shown
             rows = re.findall(r'row">(\S+)</th>\s*<td class="number">(\d+)', shown)
             assert rows == [("1.3.0", "2"), ("1.4.0-rc.1", "1")]
+        # Nothing to update to for a platform that only an earlier release had.
+        assert "have no update" not in shown
+        ShellRelease.objects.filter(version="1.2.0").update(
+            platforms=["darwin-aarch64", "linux-x86_64-deb"]
+        )
+        assert (
+            "<b>Shells on linux-x86_64 have no update.</b>"
+            in console.post(of_client, entered).content.decode()
+        )
         # A client with a minimum of its own is none of all shells.
         Licence.objects.update(minimum_version="1.2.0")
         assert "Nobody has signed in" in console.post(of_all, entered).content.decode()
