@@ -3,13 +3,15 @@
 The licence status has them for a client, or for all clients without their own (:mod:`licensing.notices`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple, Self
 
+from django.db import transaction
 from django.db.models import Q
 
 from accounts.audit import Actor
+from config.platform.db.advisory_locks import lock_until_commit
 from config.platform.problems.problem import Fault, InvalidRequest
 from config.platform.text.versions import NotAVersion, Version
 from licensing import notices
@@ -19,6 +21,8 @@ from releases.models import ShellRelease
 from releases.updates import FIRST_CHANNEL, ChannelOffer, channel_offer, is_known, pinned_offer
 
 ALL = "all shells"
+# Two at once could each be right, and leave a minimum above what shells get.
+_LOCK = "minimums and sources of shells"
 
 
 class Source(NamedTuple):
@@ -60,10 +64,12 @@ def set_minimum_version(
     Raises ``InvalidRequest`` for what is no version, and for one above what a channel or a client's pin offers to all:
     their shells would show an update screen and find no update.
     """
-    check_minimum(licence_id=licence_id, minimum=minimum)
-    return notices.set_minimum_version(
-        licence_id=licence_id, minimum=minimum, reason=reason, by=by, now=now
-    )
+    with transaction.atomic():
+        lock_until_commit(_LOCK)
+        check_minimum(licence_id=licence_id, minimum=minimum)
+        return notices.set_minimum_version(
+            licence_id=licence_id, minimum=minimum, reason=reason, by=by, now=now
+        )
 
 
 def check_minimum(*, licence_id: int | None, minimum: str) -> None:
@@ -94,10 +100,12 @@ def set_shell(
     if version and pinned_offer(from_channel, _version(version, "version")).whole is None:
         sentence = f"{from_channel} never published {version}, or it was withdrawn."
         raise InvalidRequest(errors=[Fault("/version", "unknown", sentence)])
-    _check_source(licence_id=licence_id, channel=channel, version=version)
-    return notices.set_shell(
-        licence_id=licence_id, channel=channel, version=version, reason=reason, by=by, now=now
-    )
+    with transaction.atomic():
+        lock_until_commit(_LOCK)
+        _check_source(licence_id=licence_id, channel=channel, version=version)
+        return notices.set_shell(
+            licence_id=licence_id, channel=channel, version=version, reason=reason, by=by, now=now
+        )
 
 
 def minimums_above(channel: str, version: str | None) -> list[tuple[str, str]]:
@@ -105,8 +113,20 @@ def minimums_above(channel: str, version: str | None) -> list[tuple[str, str]]:
 
     Shells below it would have nothing to update to while the channel offers no more.
     """
-    offered = Version.parse(version) if version else None
-    of_all, *of_clients = _desks()
+    return _above(_desks(), channel, Version.parse(version) if version else None)
+
+
+def out_of_reach(channels: Iterable[str]) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
+    """The channels that offer less than a minimum, with the version that they offer to all, and those minimums."""
+    desks = _desks()
+    for channel in {desk.source.channel for desk in desks if desk.minimum}.intersection(channels):
+        offered = _offered(channel, "")
+        if minimums := _above(desks, channel, offered):
+            yield channel, str(offered or "nothing"), minimums
+
+
+def _above(desks: Sequence[Desk], channel: str, offered: Version | None) -> list[tuple[str, str]]:
+    of_all, *of_clients = desks
     # A client is named only where it differs from all shells.
     others = (each for each in of_clients if each.reach != of_all.reach)
     return [

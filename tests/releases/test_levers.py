@@ -12,6 +12,7 @@ from rest_framework.test import APIClient
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, RefreshToken, Role, Session, User
 from accounts.sessions.refresh_tokens import RefreshSecret
+from config.composition.attention.listing import items
 from config.platform.db.connections import database_now
 from config.platform.problems.problem import InvalidRequest
 from licensing.licences import create_client
@@ -21,6 +22,7 @@ from releases import channel_control, levers
 from releases.models import ShellChannel, ShellRelease
 from tests.conftest import Browser
 from tests.console.test_roles import operator_with
+from tests.races import race
 from tests.releases.conftest import Pipeline
 from tests.releases.test_channel_control import back_to
 
@@ -418,6 +420,49 @@ def test_whoever_leaves_less_than_a_minimum_is_told(
     assert levers.minimums_above("stable", "1.3.0") == named[:1]
     assert levers.minimums_above("stable", "1.4.0") == levers.minimums_above("beta", None) == []
     assert back_to("1.2.0")
+
+
+def test_a_channel_that_comes_to_offer_less_than_a_minimum_needs_attention(
+    releases: Pipeline, licence: Licence, how: dict[str, Any], now: datetime
+) -> None:
+    """However it came about: the update screen of a shell would never end (mozilla-mobile/mozilla-vpn-client#1253)."""
+
+    def found() -> list[str]:
+        return [str(each) for each in items(now=now) if each.kind.name == "below_minimum"]
+
+    assert found() == []
+    levers.set_minimum_version(licence_id=licence.pk, minimum="1.4.0", **how)
+    assert found() == []
+    ends = "Older shells show their update screen and find no update."
+    older = [
+        each for each in channel_control.earlier("stable") if str(each.release.version) == "1.3.0"
+    ]
+    channel_control.roll_back(channel="stable", publication_id=older[0].pk, **how)
+    below = f"stable offers 1.3.0, below a minimum version: 1.4.0 for {licence.client}. {ends}"
+    assert found() == [below]
+    channel_control.halt(channel="stable", **how)
+    assert found() == [below.replace("1.3.0", "nothing")]
+    channel_control.resume(channel="stable", **how)
+    releases.publish(releases.release("1.5.0"), share=50)
+    assert found() == [below]
+    channel_control.raise_share(channel="stable", share=100, **how)
+    assert found() == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_levers_at_once_leave_a_minimum_that_can_be_reached(
+    on_beta: Licence, how: dict[str, Any]
+) -> None:
+    def minimum() -> Any:
+        return levers.set_minimum_version(licence_id=on_beta.pk, minimum="2.0.0", **how)
+
+    def source() -> Any:
+        return levers.set_shell(licence_id=on_beta.pk, channel="", version="", **how)
+
+    ended = race(minimum, source)
+    (refusal,) = (each for each in ended if isinstance(each, Exception))
+    assert isinstance(refusal, InvalidRequest)
+    assert levers.minimums_above("stable", "1.4.0") == []
 
 
 class TestPages:
