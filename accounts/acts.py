@@ -111,6 +111,14 @@ ACTS = (
         "all sessions ended, as after a restore",
         (Right("accounts.session_add", proof=Proof.GRAVE),),
     ),
+    Act(
+        "client:seat_refused",
+        "found no free seat at {}",
+        (
+            "somebody could not be added, moved or enabled for want of a seat: seats and how many "
+            "were taken; at most one in a day for each client"
+        ),
+    ),
     Act("session:started", "signed in", "sign-in"),
     Act(
         "session:refused",

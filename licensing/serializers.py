@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from licensing.models import ShellNotice, Standing
+from licensing.models.notices import MAX_MESSAGE
 
 
 class LicenceMessageSerializer(serializers.Serializer[Any]):
@@ -12,7 +13,7 @@ class LicenceMessageSerializer(serializers.Serializer[Any]):
 
     id = serializers.UUIDField(help_text="Another one for each text.")
     level = serializers.ChoiceField(choices=ShellNotice.Level.choices)
-    text = serializers.CharField(max_length=500, help_text="Plain text.")
+    text = serializers.CharField(max_length=MAX_MESSAGE, help_text="Plain text.")
     until = serializers.DateTimeField(required=False, help_text="When to stop showing it.")
 
 

@@ -18,6 +18,7 @@ from accounts.audit import Actor
 from accounts.models import Client, Session, User
 from accounts.people.clients import delete_client, rename_client
 from accounts.people.invitations import NOT_ACCEPTED
+from accounts.seats import seats_of
 from accounts.sessions.devices import devices_of_client
 from config.composition.attention.items import Item
 from config.composition.attention.listing import about_clients
@@ -152,6 +153,7 @@ class ClientAdmin(ClientList):
             "problems": [(each, each.says(request)) for each in problems[:PROBLEMS_SHOWN]],
             "problem_number": len(problems),
             "licence": licence,
+            "seats": seats_of(row),
             "billing_reason": billing_reason(licence) if licence else "",
             "apps": _apps_of(licence),
             "people_over": _over_limit(licence, now=now),

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from accounts.seats import seats_used
+from accounts.seats import seats_of, seats_used
 from accounts.sessions.devices import DevicesOfClient, devices_of_client
 from config.console.actions import Action, ReasonForm, Result, TrackedForm
 from config.console.base import ConsoleAdmin
@@ -89,6 +89,10 @@ class SetTerms(Action):
             if value != before[what]
         ]
         said = f"{licence.client} has the plan {licence.plan}."
+        seats = seats_of(licence.client)
+        if seats and seats.over:
+            people = counted(seats.over, "person more", "people more")
+            changed.append(f"{seats} seats are taken: {people} than seats. Nobody is disabled.")
         return Result(said, licence.client, " ".join(changed) or "Nothing has changed.")
 
 
@@ -199,8 +203,7 @@ class LicenceAdmin(ConsoleAdmin):
 
     @admin.display(description="seats")
     def seats_taken(self, licence: Licence) -> str:
-        used = seats_used(licence.client_id)
-        return f"{used:,} taken" if licence.seats is None else f"{used:,} of {licence.seats:,}"
+        return str(seats_of(licence.client) or f"{seats_used(licence.client_id):,} taken")
 
     @admin.display(description="devices per person")
     def devices_allowed(self, licence: Licence) -> str:
