@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Count, F, Q, QuerySet
 
-from accounts.models import Client
+from accounts.models import Client, User
 from accounts.seats import has_refused, refused_since
 from config.platform.attention import Alert, Finding, Kind, Level, kinds, number_of
 from licensing.models import HeldSuspension, Licence, Standing
@@ -21,6 +21,7 @@ def ending(now: datetime) -> QuerySet[Licence]:
     grace = Q(status=Standing.GRACE, grace_until__lte=now + GRACE_AHEAD)
     decision = Q(operator_until__gt=now, operator_until__lte=now + DECISION_AHEAD)
     rows = Licence.objects.filter(grace | decision).select_related("client")
+    rows = rows.annotate(whom=User.objects.number_of("client_id"))
     return rows.order_by("grace_until", "operator_until")
 
 
@@ -44,11 +45,6 @@ def without_seats(now: datetime) -> Iterator[Finding]:
             # Without a shared cache each process knows its own refusals alone, and others would end the alert.
             is_alert=bool(settings.CACHE_URL),
         )
-
-
-def with_people(rows: QuerySet[Licence], now: datetime) -> QuerySet[Any]:
-    """The licences with the number of their people."""
-    return rows.annotate(whom=Count("client__users", filter=Q(client__users__erased_at=None)))
 
 
 def held(rows: QuerySet[Any], now: datetime) -> Iterator[Any]:
@@ -75,6 +71,6 @@ kinds.add(
     ),
     Kind(
         "licence", 120, "Clients", "licensing.view_licence", ending,
-        since="changed_at", acts="status", label="Change status", client="client_id", then=with_people,
+        since="changed_at", acts="status", label="Change status", client="client_id",
     ),
 )  # fmt: skip
