@@ -63,7 +63,7 @@ def _conditions(now: datetime) -> dict[str, Q]:
         "unlicensed": Q(is_staff=False, client__licence=None),
         "suspended": Q(client__licence__status=Standing.SUSPENDED),
         "stopped": Q(Exists(Stop.objects.in_force(at=now).filter(user=OuterRef("pk")))),
-        "unseen": Q(last_login=None) & ~Exists(theirs),
+        "unseen": Q(last_login=None) & ~Q(Exists(theirs)),
         "revoked": Q(Exists(theirs.filter(ended_by=Session.Ended.REVOKED)))
         & Q(last_ended_by=Session.Ended.REVOKED),
     }

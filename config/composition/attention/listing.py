@@ -58,7 +58,7 @@ def problems_by_client(*, now: datetime, operator: Any) -> Counter[UUID]:
         numbers[client] += number
     for item in items_of(others, now=now, whole=True):
         numbers[attrgetter(item.kind.client)(item.row)] += 1
-    del numbers[None]  # type: ignore[arg-type]
+    del numbers[None]
     return numbers
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 from django.db.models import Count, Q, Sum, Value
 from django.db.models.functions import TruncDate, TruncHour
@@ -85,11 +86,11 @@ def sign_ins(request: HttpRequest, now: datetime) -> Chart:
     begin = midnight(days[0])
     sessions = Session.objects.filter(started_at__gte=begin).order_by()
     of_day = sessions.values(kind=Value("started"), day=TruncDate("started_at", tzinfo=UTC))
-    found = of_day.annotate(number=Count("pk"))
+    found: Any = of_day.annotate(number=Count("pk"))
     if request.user.has_perm("usage.view_refusal"):
         refusals = Refusal.objects.filter(minute__gte=begin).order_by()
-        of_day = refusals.values(kind=Value("refused"), day=TruncDate("minute", tzinfo=UTC))
-        found = found.union(of_day.annotate(number=Sum("number")), all=True)
+        others = refusals.values(kind=Value("refused"), day=TruncDate("minute", tzinfo=UTC))
+        found = found.union(others.annotate(number=Sum("number")), all=True)
     started: dict[date, int] = {}
     refused: dict[date, int] = {}
     for row in found:
