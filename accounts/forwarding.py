@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db.models import Max
+from django.db.models import Max, Subquery
+from django.db.models.functions import Coalesce
 from django.forms.models import model_to_dict
 
 from accounts.models import AuditEvent, AuditPosition
@@ -47,7 +48,8 @@ def forward(*, to: Receiver, now: datetime) -> int:
 
 def waiting() -> AuditEvent | None:
     """The oldest event that the server has not taken yet."""
-    return AuditEvent.objects.filter(pk__gt=_position()).order_by("pk").first()
+    position = Coalesce(Subquery(AuditPosition.objects.values("event_id")[:1]), 0)
+    return AuditEvent.objects.filter(pk__gt=position).order_by("pk").first()
 
 
 def start() -> threading.Thread | None:

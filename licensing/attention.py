@@ -23,6 +23,7 @@ def ending(now: datetime) -> QuerySet[Licence]:
     grace = Q(status=Standing.GRACE, grace_until__lte=now + GRACE_AHEAD)
     decision = Q(operator_until__gt=now, operator_until__lte=now + DECISION_AHEAD)
     rows = Licence.objects.filter(grace | decision).select_related("client")
+    rows = rows.annotate(whom=User.objects.number_of("client_id"))
     return rows.order_by("grace_until", "operator_until")
 
 
@@ -56,11 +57,6 @@ def without_device(now: datetime) -> QuerySet[Any]:
     return found.select_related("client__licence")
 
 
-def with_people(rows: QuerySet[Licence], now: datetime) -> QuerySet[Any]:
-    """The licences with the number of their people."""
-    return rows.annotate(whom=Count("client__users", filter=Q(client__users__erased_at=None)))
-
-
 def held(rows: QuerySet[Any], now: datetime) -> Iterator[Any]:
     for each in rows:
         each.whom = number_of(len(each.licence_ids), "client")
@@ -89,6 +85,6 @@ kinds.add(
     ),
     Kind(
         "licence", 120, "Clients", "licensing.view_licence", ending,
-        since="changed_at", acts="status", label="Change status", client="client_id", then=with_people,
+        since="changed_at", acts="status", label="Change status", client="client_id",
     ),
 )  # fmt: skip

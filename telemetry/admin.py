@@ -22,6 +22,7 @@ from config.console.tables import Link
 from config.console.template_tags import cell, short_id
 from telemetry.export import lines
 from telemetry.models import Event
+from telemetry.statements import known
 from telemetry.volumes import REST, volumes
 
 DAYS_SHOWN = 14
@@ -45,14 +46,14 @@ class NameFilter(ChoiceFilter):
     title, parameter_name = "name", "name"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
-        return [(name, name) for name in Event.objects.known("name")]
+        return [(name, name) for name in known("name")]
 
 
 class AppFilter(ChoiceFilter):
     title, parameter_name = "app", "app"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
-        apps = Event.objects.known("app")
+        apps = known("app")
         return [(app or NO_APP, app or "the shell itself") for app in apps]
 
     def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
@@ -68,7 +69,7 @@ class VersionFilter(ChoiceFilter):
         app = request.GET.get("app")
         if app is None or "\0" in app:
             return []
-        versions = Event.objects.known("shell_version", app=_app(app))
+        versions = known("shell_version", app=_app(app))
         return [(each, each) for each in versions if each]
 
 

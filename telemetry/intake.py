@@ -14,11 +14,11 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
 
 from config.platform.db.connections import release_connection
 from config.platform.problems.problem import Fault, InvalidRequest, RefusedUntil, RequestTooLarge
 from config.platform.runtime.greenlets import WorkerThread
+from telemetry import statements
 from telemetry.events import BadEvent, ReportedEvent, read
 from telemetry.models import DailyShare, Event
 from telemetry.volumes import midnight
@@ -115,37 +115,6 @@ def _events_of(batch: Mapping[str, Any]) -> list[Any]:
     return events
 
 
-# Each column travels as one text with a line for each event, which both sides handle several times as fast as an
-# array; the ORM's bulk_create() does not report how many rows were new. No value holds a line's end: patterns refuse
-# it, and JSON escapes it. A single event without app or version makes an empty array, hence coalesce.
-# Batches at one moment may pass the day's bound together. An event takes 400 bytes beside its properties.
-_KEEP_NEW = """
-WITH used AS (
-    SELECT coalesce(sum(bytes), 0) >= %(most)s
-        OR coalesce(sum(bytes) FILTER (WHERE holder_id = %(user)s), 0) >= %(most)s / 4 AS is_full
-    FROM telemetry_dailyshare WHERE day = %(day)s AND client_id = %(client)s
-), kept AS (
-    INSERT INTO telemetry_event
-        (event_id, client_id, user_id, name, app, shell_version, occurred_at, received_at, properties)
-    SELECT event_id::uuid, %(client)s, %(user)s, name, coalesce(app, ''), coalesce(shell_version, ''),
-        occurred_at::timestamptz, %(now)s, properties::jsonb
-    FROM used, unnest(
-        string_to_array(%(id)s, E'\\n'), string_to_array(%(name)s, E'\\n'), string_to_array(%(occurred_at)s, E'\\n'),
-        string_to_array(%(app)s, E'\\n'), string_to_array(%(shell_version)s, E'\\n'),
-        string_to_array(%(properties)s, E'\\n')
-    ) AS given (event_id, name, occurred_at, app, shell_version, properties)
-    WHERE NOT is_full
-    ON CONFLICT (event_id, client_id) DO NOTHING
-    RETURNING pg_column_size(properties) + 400 AS size
-), counted AS (
-    INSERT INTO telemetry_dailyshare AS known (day, client_id, holder_id, bytes)
-    SELECT %(day)s, %(client)s, %(user)s, sum(size) FROM kept HAVING count(*) > 0
-    ON CONFLICT (day, client_id, holder_id) DO UPDATE SET bytes = known.bytes + excluded.bytes
-)
-SELECT is_full, (SELECT count(*) FROM kept) FROM used
-"""
-
-
 def _keep(events: list[ReportedEvent], *, client_id: UUID, user_id: UUID, now: datetime) -> int:
     """Stores the events; returns how many of them were new."""
     if not events:
@@ -156,9 +125,7 @@ def _keep(events: list[ReportedEvent], *, client_id: UUID, user_id: UUID, now: d
     texts = map("\n".join, zip(*events, strict=True))
     values: dict[str, Any] = dict(zip(ReportedEvent._fields, texts, strict=True))
     values |= {"client": client_id, "user": user_id, "now": now, "day": day, "most": most}
-    with connection.cursor() as cursor:
-        cursor.execute(_KEEP_NEW, values)
-        is_full, new = cursor.fetchone()
+    is_full, new = statements.keep_new(values)
     if is_full:
         ids = [each.id for each in events]
         if Event.objects.filter(client_id=client_id, event_id__in=ids).count() == len(ids):
@@ -168,4 +135,4 @@ def _keep(events: list[ReportedEvent], *, client_id: UUID, user_id: UUID, now: d
         row = DailyShare(day=day, client_id=client_id, holder_id=client_id)
         DailyShare.objects.bulk_create([row], ignore_conflicts=True)
         raise TelemetryFull(now=now, until=midnight(day + timedelta(days=1)))
-    return int(new)
+    return new

@@ -1,34 +1,14 @@
 """Telemetry events that shells report, their daily volumes, and what people store in a day."""
 
 from datetime import datetime
-from typing import Literal
 
 from django.db import models
-
-MOST_KNOWN = 100
 
 
 class EventQuerySet(models.QuerySet["Event"]):
     def received_between(self, start: datetime, end: datetime) -> "EventQuerySet":
         """Events received at ``start`` or later, and before ``end``."""
         return self.filter(received_at__gte=start, received_at__lt=end)
-
-    def known(
-        self, column: Literal["name", "app", "shell_version"], *, app: str | None = None
-    ) -> list[str]:
-        """The distinct values of a column in order, at most 100; shell versions of one app only.
-
-        Each value is one index look-up, because DISTINCT would read the whole table.
-        """
-        assert (column == "shell_version") == (app is not None)
-        rows = self.order_by(column) if app is None else self.filter(app=app).order_by(column)
-        values = rows.values_list(column, flat=True)
-        found: list[str] = []
-        value = values.first()
-        while value is not None and len(found) < MOST_KNOWN:
-            found.append(value)
-            value = values.filter(**{f"{column}__gt": value}).first()
-        return found
 
 
 class Event(models.Model):

@@ -30,6 +30,7 @@ from accounts.keys import key_ring, signing_keys
 from accounts.keys.key_ring import ring
 from accounts.models import Client, User
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
+from config.composition.attention import items
 from config.platform.edge import health
 from config.platform.edge.ratelimits import servers
 from licensing.licences import create_client
@@ -100,6 +101,7 @@ def _nothing_left_over(request: pytest.FixtureRequest) -> Iterator[None]:
     """Counters and keys live in the process and the cache; each test starts without those of another."""
     ring.forget()
     choosing._kept.clear()
+    items.had_rows.clear()
     yield
     if {"db", "transactional_db"} & set(request.fixturenames):
         shared_cache.clear()

@@ -33,7 +33,7 @@ MOST_ABANDONED = 20
 # Answers of anybody's calls that could not be read in an hour, without an alert.
 MOST_UNREAD = 2
 # Of so many alerts, the newest, people are compared with their caps.
-COMPARED = 500
+COMPARED = 200
 _OF_CAPS = [each for each in Alert.Kind if each.startswith(("input", "output", "day"))]
 # The codes of refusals by them.
 _BY_CAPS = ("monthly_cap_exceeded", "daily_limit_reached")
@@ -267,7 +267,10 @@ def people_near_caps(now: datetime) -> list[Near]:
     noted = _noted(now)
     period, caps = Period.of(now), effective_of_all(user_ids=noted, now=now) if noted else {}
     # Nobody costs no query.
-    months = MonthlyUsage.objects.filter(user__in=caps, period=period.month).select_related("user")
+    months = MonthlyUsage.objects.filter(user__in=caps, period=period.month)
+    # Of hundreds of people few are listed: their whole rows would cost more than all else.
+    needed = ("input_used", "output_used", "day", "day_used", "user__email", "user__client_id")
+    months = months.select_related("user").only(*needed)
     shares = [
         max(known, key=lambda each: each.used / each.cap)
         for month in months

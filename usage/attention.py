@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Case, CharField, Q, QuerySet, Value, When
 
+from accounts.models import User
 from config.platform.attention import ONE_PERSON, Door, Finding, Kind, Level, kinds
 from config.platform.attention import Alert as Notified
 from usage.alerts import people_near_caps
@@ -29,7 +30,7 @@ def warned_budgets(now: datetime) -> QuerySet[Budget]:
 def budgets(rows: QuerySet[Budget], now: datetime) -> list[Budget]:
     """The budgets that are spent, and then those of 80 % and more, with when they are at this pace."""
     period = Period.of(now)
-    people = Count("client__users", filter=Q(client__users__erased_at=None))
+    people = User.objects.number_of("client_id")
     found: Any = rows.annotate(whom=people).order_by("-exceeded_at", "-warned_at")
     for each in found:
         each.percent, each.since = percent_of(each), each.exceeded_at or each.warned_at
@@ -42,7 +43,7 @@ def budgets(rows: QuerySet[Budget], now: datetime) -> list[Budget]:
 def caps(now: datetime) -> Iterator[Finding]:
     for near in people_near_caps(now):
         level = Level.ACT if near.is_reached or near.refused else Level.WATCH
-        yield Finding(pk=near.user.pk, near=near, since=near.since, level=level)
+        yield Finding(pk=near.user.pk, near=near, user=near.user, since=near.since, level=level)
 
 
 def spending(rows: QuerySet[SpendLimit], now: datetime) -> Iterator[Finding]:
@@ -66,7 +67,7 @@ def spending(rows: QuerySet[SpendLimit], now: datetime) -> Iterator[Finding]:
 
 def allowance(cap: Finding) -> Door:
     """The page that grants a person at a cap an extra allowance."""
-    return Door("Raise cap", *OVERRIDE, f"user={cap.near.user.pk}&on_top=yes")
+    return Door("Raise cap", *OVERRIDE, f"user={cap.pk}&on_top=yes")
 
 
 def another(override: Override) -> Door:
@@ -91,14 +92,11 @@ def abandoned(now: datetime) -> QuerySet[UsageRecord]:
 def recent(now: datetime) -> QuerySet[Alert]:
     lately = Q(told_at=None) | Q(told_at__gt=now - SHOWN_FOR)
     of = (Alert.Kind.ABANDONED, Alert.Kind.REPORT, Alert.Kind.UNREAD)
-    return Alert.objects.filter(lately, kind__in=of).select_related("user__model_calls_stop")
-
-
-def unusual(alerts: QuerySet[Any], now: datetime) -> Iterator[Any]:
-    """People with many abandoned calls, which can be stopped, and reports that the calls do not explain."""
-    for each in alerts:
-        each.acts = "stop_calls" if each.kind == Alert.Kind.ABANDONED else ""
-        yield each
+    # Who abandons many calls can be stopped; a report that the calls do not explain, or an answer unread, cannot.
+    abandons = When(kind=Alert.Kind.ABANDONED, then=Value("stop_calls"))
+    acts = Case(abandons, default=Value(""), output_field=CharField())
+    found = Alert.objects.filter(lately, kind__in=of).annotate(acts=acts)
+    return found.select_related("user__model_calls_stop")
 
 
 OVERRIDE = ("usage.override_add", "usage_override_add")
@@ -113,7 +111,7 @@ kinds.add(
     ),
     Kind(
         "cap", 140, LIMITS, ALERT, caps,
-        whom=ONE_PERSON, client="near.user.client_id", shown=CAPS_SHOWN, door=allowance,
+        whom=ONE_PERSON, client="user.client_id", shown=CAPS_SHOWN, door=allowance,
     ),
     Kind(
         "spend", 125, LIMITS, "usage.view_spendlimit", warned_limits(),
@@ -136,6 +134,5 @@ kinds.add(
     Kind(
         "alert", 180, "Calls", ALERT, recent,
         since="noticed_at", on="user", label="Stop calls", whom=ONE_PERSON, client="user.client_id",
-        then=unusual,
     ),
 )  # fmt: skip

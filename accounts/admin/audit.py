@@ -303,7 +303,9 @@ class AuditEventAdmin(ExportedList):
 
     @admin.display(description="target")
     def target_link(self, event: AuditEvent) -> str:
-        return cell(Link(_short(event.target or event.target_id), page_of_target(event) or ""))
+        declared = ACTS.get(event.action)
+        name = declared.target(event.target) if declared else event.target
+        return cell(Link(_short(name or event.target_id), page_of_target(event) or ""))
 
     @admin.display(description="activity")
     def activity(self, event: AuditEvent) -> str:

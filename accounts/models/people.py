@@ -8,8 +8,8 @@ from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX, make_password
 from django.contrib.auth.models import Group, PermissionsMixin
 from django.db import models
-from django.db.models import Case, Q, Value, When
-from django.db.models.functions import Lower
+from django.db.models import Case, OuterRef, Q, Subquery, Value, When
+from django.db.models.functions import Coalesce, Lower
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 from django.utils.functional import cached_property
@@ -105,6 +105,12 @@ class UserManager(BaseUserManager["User"]):
         """The owners who may sign in."""
         named = models.Q(is_superuser=True) | models.Q(groups__name=Role.OWNER)
         return self.filter(named, is_staff=True, is_active=True).distinct()
+
+    def number_of(self, client: str) -> Coalesce:
+        """The number of people, erased ones left out, of the client in this column, counted for the returned rows."""
+        theirs = self.filter(client=OuterRef(client), erased_at=None).order_by()
+        number = theirs.values("client").annotate(number=models.Count("pk")).values("number")
+        return Coalesce(Subquery(number), 0)
 
     def by_email(self, typed: str) -> models.QuerySet["User"]:
         """The people of a typed email, the one who is meant first, in one query.

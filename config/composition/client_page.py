@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from django import forms
@@ -20,14 +21,12 @@ from accounts.people.clients import delete_client, rename_client
 from accounts.people.invitations import NOT_ACCEPTED
 from accounts.seats import seats_of
 from accounts.sessions.devices import devices_of_client
-from config.composition.attention.items import Item
-from config.composition.attention.listing import about_clients
+from config.composition.attention.listing import about_client
 from config.composition.client_list import ClientList
 from config.composition.client_month import month_of, people_of
 from config.composition.devices import devices_of, table_of
 from config.console.actions import Action, ReasonForm, Result
 from config.console.lists.columns import moment
-from config.platform.attention import Level
 from licensing.licences import billing_reason, create_client
 from licensing.models import Licence, Plan
 from llmproxy.catalogue.unpriced import unpriced_warning
@@ -141,8 +140,8 @@ class ClientAdmin(ClientList):
         budget = getattr(row, "budget", None)
         sees_usage = request.user.has_perm("usage.view_monthlyusage")
         licences: Any = self.admin_site.get_model_admin(Licence)
-        found = about_clients(now=now, operator=request.user)
-        problems = sorted((each for client, each in found if client == row.pk), key=_level)
+        found = about_client(row.pk, now=now, operator=request.user)
+        problems = sorted(found, key=attrgetter("level"))
         people, _ = people_of(row, by=request, now=now)
         devices = devices_of(theirs, now=now) if request.user.has_perm(SEES_SESSIONS) else []
         return {
@@ -181,10 +180,6 @@ def _over_limit(licence: Licence | None, *, now: datetime) -> int:
     if licence is None or licence.devices is None:
         return 0
     return devices_of_client(licence.client_id, at=now).people_over(licence.devices)
-
-
-def _level(item: Item) -> Level:
-    return item.level
 
 
 def _apps_of(licence: Licence | None) -> list[Explained]:

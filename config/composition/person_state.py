@@ -40,8 +40,20 @@ def with_state(people: QuerySet[Any], *, now: datetime) -> QuerySet[Any]:
     """The people with ``state``, one of ``CHIPS``, and ``last_seen``, when a session of theirs was last used."""
     theirs = Session.objects.filter(user=OuterRef("pk"))
     last_begun = theirs.order_by("-started_at", "pk").values("ended_by")[:1]
+    cases = [When(condition, then=Value(state)) for state, condition in _conditions(now).items()]
+    last_used = theirs.order_by("-last_used_at", "pk").values("last_used_at")[:1]
+    found: QuerySet[Any] = people.alias(last_ended_by=Subquery(last_begun)).annotate(
+        state=Case(*cases, default=Value("yes"), output_field=CharField()),
+        last_seen=Subquery(last_used),
+    )
+    return found
+
+
+def _conditions(now: datetime) -> dict[str, Q]:
+    """The condition of each state but the last, which needs none; the first that applies is a person's."""
+    theirs = Session.objects.filter(user=OuterRef("pk"))
     has_none = Q(password__startswith=NO_PASSWORD)
-    conditions: dict[str, Any] = {
+    return {
         "erased": Q(erased_at__isnull=False),
         "disabled": Q(is_active=False),
         "never": has_none & Q(invited_at=None),
@@ -50,18 +62,11 @@ def with_state(people: QuerySet[Any], *, now: datetime) -> QuerySet[Any]:
         "alone": Q(is_staff=False, client=None),
         "unlicensed": Q(is_staff=False, client__licence=None),
         "suspended": Q(client__licence__status=Standing.SUSPENDED),
-        "stopped": Exists(Stop.objects.in_force(at=now).filter(user=OuterRef("pk"))),
-        "unseen": Q(last_login=None) & ~Exists(theirs),
-        "revoked": Exists(theirs.filter(ended_by=Session.Ended.REVOKED))
+        "stopped": Q(Exists(Stop.objects.in_force(at=now).filter(user=OuterRef("pk")))),
+        "unseen": Q(last_login=None) & ~Q(Exists(theirs)),
+        "revoked": Q(Exists(theirs.filter(ended_by=Session.Ended.REVOKED)))
         & Q(last_ended_by=Session.Ended.REVOKED),
     }
-    cases = [When(condition, then=Value(state)) for state, condition in conditions.items()]
-    last_used = theirs.order_by("-last_used_at", "pk").values("last_used_at")[:1]
-    found: QuerySet[Any] = people.alias(last_ended_by=Subquery(last_begun)).annotate(
-        state=Case(*cases, default=Value("yes"), output_field=CharField()),
-        last_seen=Subquery(last_used),
-    )
-    return found
 
 
 def chip_of(person: Any) -> Chip:
@@ -82,7 +87,14 @@ class StateFilter(ChoiceFilter):
         return super().queryset(request, queryset)
 
     def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
-        return rows.filter(_few(value, now=timezone.now()), state=value)
+        """Compares no computed state: PostgreSQL would take it for a rare one, and compute and sort all people's."""
+        now = timezone.now()
+        found = rows.filter(_few(value, now=now))
+        for state, condition in _conditions(now).items():
+            if state == value:
+                return found.filter(condition)
+            found = found.filter(~condition)
+        return found
 
 
 def _few(state: str, *, now: datetime) -> Q:

@@ -10,6 +10,8 @@ from datetime import date
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.text import slugify
 
 from config.console.tables import Table
@@ -165,8 +167,36 @@ class Chart:
             yield round(place * wide, 3), round(wide, 3), bar, numbers
 
     @property
+    def areas(self) -> SafeString:
+        """The pointer's targets, drawn here: a page of charts has hundreds of numbers, each a step of a template."""
+        return format_html_join(
+            "",
+            '<a{} tabindex="-1"><title>{}</title><rect x="{}%" y="0" width="{}%" height="100%" /></a>',
+            ((_href(bar), bar.title or bar.label, x, width) for x, width, bar, _ in self.places),
+        )
+
+    @property
+    def numbers(self) -> SafeString:
+        """The rows of the table behind the picture."""
+        return format_html_join(
+            "",
+            '<tr><th scope="row">{}</th>{}</tr>',
+            (
+                (
+                    format_html("<a{}>{}</a>", _href(bar), bar.label) if bar.href else bar.label,
+                    format_html_join("", '<td class="number">{}</td>', ((each,) for each in row)),
+                )
+                for _, _, bar, row in self.places
+            ),
+        )
+
+    @property
     def heads(self) -> list[str]:
         return [strip.head or strip.name or NAMES[strip.unit] for strip in self.strips]
+
+
+def _href(bar: Bar) -> SafeString | str:
+    return format_html(' href="{}"', bar.href) if bar.href else ""
 
 
 def days_axis(days: Sequence[date], *, today: date | None = None) -> list[str]:

@@ -1,6 +1,7 @@
 """The sidebar: the console's pages, grouped by task. The lists of one entry are the tabs of its page."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from django.apps import apps
@@ -127,8 +128,14 @@ def _tabs(site: AdminSite, request: HttpRequest, pages: str) -> list[Tab]:
     ]
 
 
+@cache
+def _route(page: str) -> str:
+    """The address of a page, found once: every page has the sidebar, and addresses of lists never change."""
+    return reverse(f"admin:{page}")
+
+
 def _current(path: str, address: str) -> str:
-    inside = address != reverse("admin:index") and path.startswith(address)
+    inside = address != _route("index") and path.startswith(address)
     return "page" if path == address else "true" if inside else ""
 
 
@@ -142,4 +149,4 @@ def _address(site: AdminSite, request: HttpRequest, page: str) -> str:
         page = f"{app}_{name}_changelist"
     elif page in RIGHTS and not user.has_perm(RIGHTS[page]):
         return ""
-    return reverse(f"admin:{page}")
+    return _route(page)

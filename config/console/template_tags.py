@@ -277,8 +277,9 @@ def short_id(identity: object) -> SafeString:
 def act(event: Any) -> str:
     """An event of the audit log in words, after the name of its actor."""
     declared = ACTS.get(event.action)
-    sentence = declared.sentence if declared else f"{event.action} {{}}"
-    return sentence.format(event.target).strip()
+    if declared is None:
+        return f"{event.action} {event.target}".strip()
+    return declared.sentence.format(declared.target(event.target)).strip()
 
 
 @register.filter

@@ -4,8 +4,8 @@ An app lists them in its module ``acts`` and declares them when it is loaded. Th
 rights (``config.composition.roles``), ``docs/audit.csv`` and ``docs/roles.csv`` are generated from them.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -48,7 +48,7 @@ class Act:
 
     Acts of the API, the worker and commands have no rights. ``{}`` in the sentence stands for the event's target.
     ``details`` tells the change, in place of a list of its members: the first sentence whose ``{member}``s the event
-    has, after the change or else before it.
+    has, after the change or else before it. ``names`` has the words for targets whose names are none, such as commands.
     """
 
     action: str
@@ -56,6 +56,11 @@ class Act:
     meaning: str
     rights: tuple[Right, ...] = ()
     details: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def target(self, name: str) -> str:
+        """Returns the words for a target in the sentence."""
+        return self.names.get(name, name)
 
 
 PAGES: Final = Declarations[Page](lambda page: page.model)

@@ -42,8 +42,20 @@ def health_of(
     for route in sorted(set(_routes_of(names) if routes is None else routes)):
         if route.provider in cools and (found := readiness.shown(route, now=now)):
             cools[route.provider][route.model] = found
+    last = _minute(now)
+    minutes = range(last - MINUTES + 1, last + 1)
+    keys = {
+        (kind, name): [_key(kind, name, minute) for minute in minutes]
+        for kind in ("answered", "failed")
+        for name in names
+    }
+    numbers = cache.get_many([key for every in keys.values() for key in every])
+
+    def number(kind: str, name: str) -> int:
+        return sum(numbers.get(key, 0) for key in keys[kind, name])
+
     return {
-        name: Health(_sum("answered", name, now), _sum("failed", name, now), cools[name])
+        name: Health(number("answered", name), number("failed", name), cools[name])
         for name in names
     }
 
@@ -71,12 +83,6 @@ def write_counts(*, now: datetime) -> None:
         _counts.clear()
     for (kind, provider), number in counts.items():
         cache.add(_key(kind, provider, _minute(now)), number, KEPT_SECONDS)
-
-
-def _sum(kind: str, provider: str, now: datetime) -> int:
-    last = _minute(now)
-    keys = [_key(kind, provider, minute) for minute in range(last - MINUTES + 1, last + 1)]
-    return sum(cache.get(key, 0) for key in keys)
 
 
 def _key(kind: str, provider: str, minute: int) -> str:

@@ -5,6 +5,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.contrib import admin
 from django.contrib.postgres.search import SearchQuery
 from django.db import connection
 from django.db.models import Q
@@ -335,3 +336,16 @@ def test_auditors_download_the_log_with_its_filters_and_others_do_not(
     operator.put_roles({Role.AUDITOR})
     assert console.get(f"{LOG}export.csv").status_code == 200
     assert "export.csv" in console.get(LOG).content.decode()
+
+
+def test_a_nightly_job_is_named_by_what_it_does(console: Browser, by: Actor, now: datetime) -> None:
+    name = "prune_audit_log"
+    record("nightly:done", by=Actor.command("nightly"), now=now, target=name, target_id=name)
+    text = console.get(f"{LOG}?all=").content.decode()
+    assert "“Remove old audit events”" in text
+    assert f">{name}<" not in text
+    # A job of a release before, of which nothing is known but its name.
+    record("nightly:done", by=Actor.command("nightly"), now=now, target="gone", target_id="gone")
+    shown = console.get(f"{LOG}?all=").context["cl"].result_list
+    console_page = admin.site.get_model_admin(AuditEvent)
+    assert "finished the nightly job</a> gone" in console_page.activity(shown[0])  # type: ignore[attr-defined]

@@ -392,6 +392,28 @@ class TestManyCalls:
             assert response.context["cl"].looked_back_to is None
             assert {row.pk for row in response.context["cl"].result_list} == pks, query
 
+    def test_several_clients_lead_to_no_more_than_the_latest(
+        self, console: Browser, make: Make, user: User
+    ) -> None:
+        # No index has the calls of several clients by time: each further filter would read their whole period.
+        Client.objects.create(name=f"{user.client} Holding")
+        for age in range(6):
+            make(took=40, at=timezone.now() - timedelta(hours=age))
+        named = str(user.client)[:3]
+        assert listed(console, client=named).context["cl"].looked_back_to is None
+        narrowed = listed(console, client=named, slower="30").context["cl"]
+        assert narrowed.looked_back_to is not None
+        assert len(narrowed.result_list) == 4
+
+    def test_nobody_is_joined_who_is_not_shown(self, console: Browser, make: Make) -> None:
+        # Joins of every list and filter: sonata-project/SonataDoctrineORMAdminBundle#248.
+        make()
+        with CaptureQueriesContext(connection) as queries:
+            listed(console, slower="30")
+        calls = [each["sql"] for each in queries if '"usage_usagerecord"' in each["sql"]]
+        assert calls
+        assert not [sql for sql in calls if "accounts_user" in sql]
+
     def test_a_file_has_all_that_is_filtered(self, console: Browser, make: Make) -> None:
         pks = {str(make(took=40, at=timezone.now() - timedelta(hours=age)).pk) for age in range(6)}
         make(took=1)

@@ -46,7 +46,7 @@ def test_a_person_of_a_suspended_client_does_not_look_well(
         assert f"by {by.name}: “Unpaid.”" in text
         assert text.count('<li class="fails">') == 1
         assert (
-            f'href="{reverse("admin:licensing_licence_status", args=[licence.pk])}" class="button"'
+            f'href="{reverse("admin:licensing_licence_resume", args=[licence.pk])}" class="button"'
             in text
         )
 

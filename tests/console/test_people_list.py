@@ -164,6 +164,19 @@ def test_the_list_takes_as_many_queries_for_fifty_people_as_for_one(
     assert asked() == few
 
 
+def test_the_filter_of_each_state_finds_those_of_that_state_without_computing_it(
+    console: Browser, people: dict[str, User]
+) -> None:
+    # A status that is computed for every row and sorted: dagster-io/dagster#25659, harvard-lil/h2o#1768.
+    of = dict(with_state(User.objects.all(), now=timezone.now()).values_list("pk", "state"))
+    for state in CHIPS:
+        with CaptureQueriesContext(connection) as queries:
+            found = console.get(LIST, {"joined": state}).context["cl"].result_list
+        assert {each.pk for each in found} == {pk for pk, its in of.items() if its == state}, state
+        for each in queries:
+            assert "CASE" not in each["sql"].partition("WHERE")[2].partition("ORDER BY")[0], state
+
+
 def test_the_count_of_a_list_computes_no_column(console: Browser, people: dict[str, User]) -> None:
     # A count that carries what only the shown rows need: raft-tech/TANF-app#6116, uktrade/data-hub-api#1448.
     with CaptureQueriesContext(connection) as queries:

@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import AuditEvent, User
 from telemetry.export import lines
 from telemetry.models import Event
+from telemetry.statements import known
 from telemetry.volumes import volumes
 from tests.conftest import Browser
 from tests.telemetry.reports import event, report
@@ -67,10 +68,10 @@ def test_filters_choose(console: Browser, kept: list[Event]) -> None:
 
 
 def test_filters_offer_what_there_is(kept: list[Event]) -> None:
-    assert Event.objects.known("name") == ["crash", "document.opened"]
-    assert Event.objects.known("app") == ["", "mail", "sheets"]
-    assert Event.objects.known("shell_version", app="mail") == ["1.0.0", "2.0.0"]
-    assert Event.objects.known("shell_version", app="nothing") == []
+    assert known("name") == ["crash", "document.opened"]
+    assert known("app") == ["", "mail", "sheets"]
+    assert known("shell_version", app="mail") == ["1.0.0", "2.0.0"]
+    assert known("shell_version", app="nothing") == []
 
 
 def test_no_query_of_the_list_reads_the_whole_table(console: Browser, kept: list[Event]) -> None:
@@ -88,9 +89,10 @@ def test_no_query_of_the_list_reads_the_whole_table(console: Browser, kept: list
     for query in chosen:
         with CaptureQueriesContext(connection) as queries:
             listed(console, **query)
-        asked = [each["sql"] for each in queries if '"telemetry_event"' in each["sql"]]
-        # The count and the page, beside one look-up for each value that a filter offers.
-        assert len([sql for sql in asked if not sql.endswith("LIMIT 1")]) == 2
+        # One for each filter, however many values: BLSQ/iaso#3221, lincolnloop/django-absurd#241.
+        assert len(queries) <= 12
+        asked = [each["sql"] for each in queries if "telemetry_event" in each["sql"]]
+        assert len(asked) <= 5
         for sql in asked:
             with connection.cursor() as cursor:
                 cursor.execute(f"EXPLAIN {sql}")

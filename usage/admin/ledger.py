@@ -93,7 +93,6 @@ class UsageRecordAdmin(ExportedList, LargeList):
     )
     # Of addresses that operators keep.
     link_lookups = ("source__exact",)
-    list_select_related = ("user__client",)
     search_placeholder = "Person, client or request id"
     search_help_text = (
         f"{THEIRS}, a client’s name, a model, a request id, or an id of another kind."

@@ -20,6 +20,8 @@ from config.console.template_tags import counted
 from config.platform.attention import Door, Finding, Kind, Level, Rows
 
 NO_TIME = Cast(Value(None), DateTimeField())
+# The kinds that had rows when this process last looked: mostly they still have, and their own query says so.
+had_rows: set[str] = set()
 
 
 def items_of(
@@ -33,9 +35,14 @@ def items_of(
 
     It also counts the rows of the kinds that list none. ``known`` has the rows of kinds that are found already.
     """
+    expected = frozenset(had_rows)
     known = known or {}
     found = {kind: known[kind.name] if kind.name in known else kind.found(now) for kind in kinds}
-    probes = [_probe(kind, rows) for kind, rows in found.items() if isinstance(rows, QuerySet)]
+    probes = [
+        _probe(kind, rows)
+        for kind, rows in found.items()
+        if isinstance(rows, QuerySet) and not (kind.shown and kind.name in expected)
+    ]
     nonempty: dict[str, tuple[int, datetime | None]] = {}
     if probes:
         answers = probes[0].union(*probes[1:], all=True)
@@ -43,12 +50,13 @@ def items_of(
     for kind, rows in found.items():
         if not isinstance(rows, QuerySet):
             yield from _items(kind, rows, now, whole=whole)
+        elif kind.shown and kind.name in {*nonempty, *expected}:
+            listed = list(_items(kind, rows, now, whole=whole))
+            (had_rows.add if listed else had_rows.discard)(kind.name)
+            yield from listed
         elif kind.name in nonempty:
             number, since = nonempty[kind.name]
-            if kind.shown:
-                yield from _items(kind, rows, now, whole=whole)
-            else:
-                yield Item(kind, Finding(number=number, **{kind.since: since}), more=number)
+            yield Item(kind, Finding(number=number, **{kind.since: since}), more=number)
 
 
 def _probe(kind: Kind, rows: QuerySet[Any]) -> QuerySet[Any]:

@@ -10,9 +10,12 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Count as Number
+from django.db.models import F, QuerySet
+
 from config.composition.attention.items import Item, items_of
 from config.console.navigation import Count
-from config.platform.attention import Level, Rows, in_order
+from config.platform.attention import Kind, Level, Rows, in_order
 
 # The latest items of this process, for the sidebar of every page, which runs no query.
 _last_found: list[Item] = []
@@ -32,18 +35,47 @@ def alerts(*, now: datetime) -> Iterator[Item]:
     return (item for item in items_of(kinds, now=now, whole=True) if item.is_alert)
 
 
-def about_clients(*, now: datetime, operator: Any) -> Iterator[tuple[UUID, Item]]:
-    """Yields every item about a client or one of its people that an operator may see, with the client's id."""
-    kinds = (each for each in in_order() if each.client and operator.has_perm(each.right))
-    for item in items_of(kinds, now=now, whole=True):
-        client = attrgetter(item.kind.client)(item.row)
-        if client is not None:
-            yield client, item
+def about_client(client: UUID, *, now: datetime, operator: Any) -> list[Item]:
+    """Returns every item about a client or one of its people that an operator may see."""
+    counted, others = _of_clients(now=now, operator=operator)
+    known = {kind.name: rows.filter(**{_column_of(kind): client}) for kind, rows in counted.items()}
+    found = items_of([*counted, *others], now=now, whole=True, known=known)
+    return [item for item in found if attrgetter(item.kind.client)(item.row) == client]
 
 
 def problems_by_client(*, now: datetime, operator: Any) -> Counter[UUID]:
-    """Returns the number of those items for each client."""
-    return Counter(client for client, _ in about_clients(now=now, operator=operator))
+    """Returns the number of those items for each client. The database counts rows that are items as they are."""
+    counted, others = _of_clients(now=now, operator=operator)
+    numbers: Counter[UUID] = Counter()
+    queries = [
+        rows.order_by()
+        .values(of=F(_column_of(kind)))
+        .annotate(number=Number("pk"))
+        .values_list("of", "number")
+        for kind, rows in counted.items()
+    ]
+    for client, number in queries[0].union(*queries[1:], all=True) if queries else ():
+        numbers[client] += number
+    for item in items_of(others, now=now, whole=True):
+        numbers[attrgetter(item.kind.client)(item.row)] += 1
+    del numbers[None]
+    return numbers
+
+
+def _of_clients(*, now: datetime, operator: Any) -> tuple[dict[Kind, QuerySet[Any]], list[Kind]]:
+    """Returns the kinds about clients that an operator may see: those that are queries, and those that are found."""
+    kinds = [each for each in in_order() if each.client and operator.has_perm(each.right)]
+    queries = {
+        kind: rows
+        for kind in kinds
+        if kind.then is None and isinstance(rows := kind.found(now), QuerySet)
+    }
+    return queries, [kind for kind in kinds if kind not in queries]
+
+
+def _column_of(kind: Kind) -> str:
+    """The column with the client of a kind's rows."""
+    return kind.client.replace(".", "__")
 
 
 def look(*, now: datetime) -> None:

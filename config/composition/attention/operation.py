@@ -49,7 +49,8 @@ def clock(now: datetime) -> QuerySet[ProcrastinatePeriodicDefer]:
 
 def ahead(rows: QuerySet[ProcrastinatePeriodicDefer], now: datetime) -> Iterator[Finding]:
     tick = rows.aggregate(last=Max("defer_timestamp"))["last"]
-    yield Finding(tick=datetime.fromtimestamp(tick, UTC), now=now)
+    if tick is not None:
+        yield Finding(tick=datetime.fromtimestamp(tick, UTC), now=now)
 
 
 def _signs_of_life() -> dict[str, datetime | None]:

@@ -1,9 +1,10 @@
 """The charts of the front page: money and tokens, calls and errors, sign-ins and refusals."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, Q, Sum, Value
 from django.db.models.functions import TruncDate, TruncHour
 from django.http import HttpRequest
 from django.urls import reverse
@@ -84,11 +85,17 @@ def sign_ins(request: HttpRequest, now: datetime) -> Chart:
     days = [today - DAY * back for back in range(DAYS - 1, -1, -1)]
     begin = midnight(days[0])
     sessions = Session.objects.filter(started_at__gte=begin).order_by()
-    started = dict(sessions.values_list(TruncDate("started_at", tzinfo=UTC)).annotate(Count("pk")))
-    refusals = Refusal.objects.filter(minute__gte=begin).order_by()
-    by_day = refusals.values_list(TruncDate("minute", tzinfo=UTC)).annotate(Sum("number"))
-    refused = dict(by_day) if request.user.has_perm("usage.view_refusal") else {}
-    columns = [[found.get(day, 0) for day in days] for found in (started, refused)]
+    of_day = sessions.values(kind=Value("started"), day=TruncDate("started_at", tzinfo=UTC))
+    found: Any = of_day.annotate(number=Count("pk"))
+    if request.user.has_perm("usage.view_refusal"):
+        refusals = Refusal.objects.filter(minute__gte=begin).order_by()
+        others = refusals.values(kind=Value("refused"), day=TruncDate("minute", tzinfo=UTC))
+        found = found.union(others.annotate(number=Sum("number")), all=True)
+    started: dict[date, int] = {}
+    refused: dict[date, int] = {}
+    for row in found:
+        (started if row["kind"] == "started" else refused)[row["day"]] = row["number"]
+    columns = [[each.get(day, 0) for day in days] for each in (started, refused)]
     return Chart(
         "Sign-ins and refusals by day",
         _strips(

@@ -1,7 +1,10 @@
 """Acts of the worker and its jobs, and the page of jobs."""
 
+from config.composition.operation.nightly import JOBS
 from config.platform.acts import Act, Page, Proof, Right, declare
 
+# The nightly jobs, whose events have the names of their commands.
+_JOBS = {job.name: f"“{job.title}”" for job in JOBS if job.title}
 PAGES = (Page("procrastinate.procrastinatejob", ("support", "release")),)
 
 ACTS = (
@@ -34,8 +37,8 @@ ACTS = (
     Act(
         "nightly:begun", "began the nightly jobs", "manage.py nightly began, with its list of jobs"
     ),
-    Act("nightly:done", "finished the nightly job {}", "nightly job succeeded"),
-    Act("nightly:failed", "failed in the nightly job {}", "nightly job failed"),
+    Act("nightly:done", "finished the nightly job {}", "nightly job succeeded", names=_JOBS),
+    Act("nightly:failed", "failed in the nightly job {}", "nightly job failed", names=_JOBS),
 )
 
 declare(ACTS, PAGES)

@@ -66,6 +66,11 @@ class TypedFilter(admin.ListFilter):
         """Returns whether an index gives its rows by time, or more rows, which ``leading`` returns."""
         return False
 
+    @property
+    def is_one(self) -> bool:
+        """Returns whether that index gives them in the order of time, which it does for one value."""
+        return True
+
     # Whether that index leaves nothing to be looked for.
     is_whole: ClassVar[bool] = True
 

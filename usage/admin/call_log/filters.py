@@ -1,6 +1,7 @@
 """Filters of calls: whose, by which model and provider, how they ended, and how long and dear they were."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 from string import hexdigits
@@ -47,6 +48,12 @@ class ClientFilter(TypedFilter):
 
     def proposals(self) -> Sequence[str]:
         return offered(self.request)["client"]
+
+    @property
+    def is_one(self) -> bool:
+        with suppress(Unknown):
+            return len(self.ids) == 1
+        return True
 
     @cached_property
     def ids(self) -> list[UUID]:

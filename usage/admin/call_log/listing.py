@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import QuerySet, prefetch_related_objects
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -66,6 +66,8 @@ class CallList(RestrictedChangeList):
         if oldest:
             self.queryset = self.queryset.filter(opened_at__gte=oldest)
         super().get_results(request)
+        # Not joined: for a page of calls PostgreSQL may read everybody.
+        prefetch_related_objects(self.result_list, "user__client")
         self._name_clients()
         # A full list says itself that there are more.
         if oldest and self.result_count < base.COUNTED_ROWS:
@@ -94,6 +96,7 @@ class CallList(RestrictedChangeList):
         leading = [each for each in others if each.leads][:1]
         if leading == others and all(each.is_whole for each in leading):
             return None
+        leading = [each for each in leading if each.is_one]
         rows: QuerySet[Any] = UsageRecord.objects.order_by("-opened_at")
         for each in (*periods, *leading):
             rows = each.leading(rows)

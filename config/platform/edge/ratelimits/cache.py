@@ -9,7 +9,7 @@ Counts that this process made while Redis was unavailable stay in this process a
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, TypeVar
 
@@ -67,6 +67,18 @@ class CounterCache(BaseCache):
         if number is None:
             number = self._run(lambda counters: counters.read(full_key))
         return default if number is None else number
+
+    def get_many(self, keys: Iterable[str], version: int | None = None) -> dict[str, int]:
+        """Returns the numbers of those keys that there are, in one round trip."""
+        full_keys = {self.make_key(key, version): key for key in keys}
+        if not full_keys:
+            return {}
+        numbers = self._run(lambda counters: counters.read_many([*full_keys]))
+        return {
+            key: number
+            for key, number in zip(full_keys.values(), numbers, strict=True)
+            if number is not None
+        }
 
     def set(
         self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None

@@ -34,6 +34,9 @@ class ProcessCounters:
         number, ends = self._numbers.get(key, (0, 0.0))
         return number if ends > monotonic() else None
 
+    def read_many(self, keys: list[str]) -> list[int | None]:
+        return [self.read(key) for key in keys]
+
     def set(self, key: str, number: int, seconds: int | None) -> None:
         with self._lock:
             self._make_room()

@@ -105,6 +105,10 @@ class RedisCounters(Batches[_Count]):
         number = self.call(lambda client: client.get(key))
         return None if number is None else int(number)
 
+    def read_many(self, keys: list[str]) -> list[int | None]:
+        numbers = self.call(lambda client: client.mget(keys))
+        return [None if number is None else int(number) for number in numbers]
+
     def set(self, key: str, number: int, seconds: int | None) -> None:
         self.call(lambda client: client.set(key, number, ex=seconds))
 

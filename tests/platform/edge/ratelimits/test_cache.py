@@ -192,6 +192,10 @@ def test_one_count_is_one_round_trip(shared: CounterCache, server: OwnRedis) -> 
         assert read(shared, "a") == 2
         assert read(shared, "nothing") == 0
     assert sent == ["GET", "GET"]
+    with round_trips(server.client()) as sent:
+        assert shared.get_many(["a", "nothing", "warm"]) == {"a": 2, "warm": 1}
+        assert shared.get_many([]) == {}
+    assert sent == ["MGET"]
 
 
 @needs_redis
