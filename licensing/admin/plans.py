@@ -41,7 +41,7 @@ class AppsForm(forms.BaseForm):
             data["unknown"] = " ".join(unknown)
             self.data = data
             names = ", ".join(unknown)
-            said = f"No app is called {names}. Send the form again if it is not published yet."
+            said = f"No app is called {names}. Submit the form again if it is not published yet."
             self.add_error("entitlements", said)
         return given
 
@@ -82,7 +82,7 @@ class ChangePlan(Action):
         ]
         told = "; ".join(changed).replace("_", " ")
         follows = f"{told[:1].upper()}{told[1:]}." if told else "Nothing has changed."
-        return Result(f"{plan} is changed for its licences.", plan, follows)
+        return Result(f"{plan} has been changed for its licences.", plan, follows)
 
 
 class AddPlan(Action):

@@ -122,7 +122,7 @@ class AddRoute(Action):
         model, provider = given.pop("model"), given.pop("provider")
         route = add_route(model=model, provider=provider, terms=RouteTerms(**given), by=by, now=now)
         return Result(
-            f"{route} is added.", route, "Try it before calls take it.", undo=(route, "try")
+            f"{route} has been added.", route, "Try it before calls take it.", undo=(route, "try")
         )
 
 
@@ -207,7 +207,7 @@ class RouteAdmin(ConsoleAdmin):
 
     @admin.display(description="endpoints")
     def surface_names(self, route: Route) -> str:
-        return ", ".join(route.surfaces) or "all this API has"
+        return ", ".join(route.surfaces) or "all that the dialect has"
 
     @admin.display(description="token estimate", ordering="token_factor")
     def counted(self, route: Route) -> str:

@@ -19,7 +19,7 @@ def test_a_person_is_stopped_and_let_go_on(base_url: str, operator: User, world:
     with desk(base_url, operator) as page:
         page.goto(reverse("admin:accounts_client_change", args=[world.client.pk]))
         row = page.locator("tr", has_text=person.email)
-        row.get_by_label("Acts on").click()
+        row.get_by_label("Actions for").click()
         row.get_by_role("link", name="Stop").click()
         expect(page.locator(".effects")).to_contain_text("running ones end within 15 seconds")
         page.get_by_label("Reason").fill("Runs wild.")
