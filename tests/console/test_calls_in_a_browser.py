@@ -69,7 +69,7 @@ def test_an_extra_allowance_takes_a_number_and_a_reason(
         expect(page.locator(".messagelist")).to_contain_text("The extra allowance for")
         page.goto(reverse("admin:accounts_user_change", args=[person.pk]))
         expect(page.locator("section.usage")).to_contain_text("125 k")
-        page.get_by_role("link", name="End it").click()
+        page.get_by_role("link", name="End the extra allowance").click()
         page.get_by_label("Reason").fill("Done.")
         page.get_by_role("button", name="End the extra allowance").click()
         expect(page.locator(".messagelist")).to_contain_text("has ended")
