@@ -71,7 +71,7 @@ kinds.add(
     Kind(
         "seats", 115, "Clients", "licensing.view_licence", without_seats, on="licence",
         acts="terms", label="Change terms", client="client.pk",
-        alert=Alert("Add seats, or disable somebody.", "at once, for a day"),
+        alert=Alert("Raise the seats, or disable somebody.", "at once, for a day"),
     ),
     Kind(
         "licence", 120, "Clients", "licensing.view_licence", ending,

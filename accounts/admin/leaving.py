@@ -66,7 +66,7 @@ class Move(PersonAction):
     def effects(self, target: User) -> Iterable[str]:
         yield f"Now: {target.client or 'no client'}."
         yield ENDS
-        yield "They sign in again with the same password, and the new client's licence and plan apply."
+        yield "They sign in again with the same password, and the new client's licence and plan count."
         yield "Their past usage stays with the old client in the ledger, and still counts towards their monthly caps."
         if not target.has_usable_password():
             yield "Their invitation no longer works: send another one afterwards."

@@ -41,7 +41,7 @@ class AppsForm(forms.BaseForm):
             data["unknown"] = " ".join(unknown)
             self.data = data
             names = ", ".join(unknown)
-            said = f"No app is called {names}. Submit the form again if it is not published yet."
+            said = f"No app is called {names}. Send the form again if it is not published yet."
             self.add_error("entitlements", said)
         return given
 

@@ -23,9 +23,10 @@ from tests.conftest import Browser
 from tests.console.conftest import World, make_operator_of_a_client
 from tests.console.test_front import beat, job
 from tests.console.test_roles import operator_with
-from usage.models import Alert, Budget, MonthlyUsage, Override, Refusal, UsageRecord
+from usage.models import Alert, Budget, MonthlyUsage, Override, Refusal, SpendLimit, UsageRecord
 from usage.periods import Period
 from usage.spending.budgets import set_budget
+from usage.spending.spend_limits import set_spend_limit
 from usage.stops import stop_model_calls
 
 pytestmark = pytest.mark.django_db
@@ -85,6 +86,10 @@ def _usage(world: World, by: Actor, now: datetime) -> None:
         Refusal.objects.create(
             user=person, code="monthly_cap_exceeded", status=429, minute=now, last_at=now, number=3
         )
+    limit = set_spend_limit(provider="", daily=10_000_000, monthly=None, reason="x", by=by, now=now)
+    assert limit is not None
+    spent = {"day_spent": 11_000_000, "day_warned_at": now - HOUR, "day_reached_at": now}
+    SpendLimit.objects.filter(pk=limit.pk).update(**spent)
     Override.objects.filter(user=world.people[1]).update(ends_at=now + 20 * HOUR)
     UsageRecord.objects.open().filter(user=world.person).update(expires_at=now - HOUR)
     same = {"user": world.person, "period": period.day, "used": 34, "cap": 20, "noticed_at": now}

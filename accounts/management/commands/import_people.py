@@ -65,7 +65,7 @@ class Command(BaseCommand):
             self.stdout.write(f"ignored columns: {', '.join(sheet.ignored)}")
         new = sum(each.fate.is_new for each in verdicts)
         if faults := sum(each.fate.is_fault for each in verdicts):
-            raise CommandError(f"{faults} lines have errors, so nobody would be added.")
+            raise CommandError(f"{faults} lines have faults, so nobody would be added.")
         self.stdout.write(
             f"import_people: {new} would be added, {len(verdicts) - new} left as they are"
         )
