@@ -154,7 +154,7 @@ ACTS = (
     Act(
         "operator:signed_in",
         "signed in to the console",
-        "operator signed in to the console; with a second factor, and which",
+        "operator signed in to the console; the event names the second factor",
     ),
     Act(
         "operator:factor_proved",
@@ -191,7 +191,7 @@ ACTS = (
     Act(
         "operator:factor_removed",
         "removed a second factor",
-        "operator removed one; they were emailed",
+        "operator removed a passkey or an authenticator app; they were emailed",
     ),
     Act(
         "operator:recovery_codes_made",

@@ -67,7 +67,7 @@ class Move(PersonAction):
         yield f"Now: {target.client or 'no client'}."
         yield ENDS
         yield "They sign in again with the same password, and the new client's licence and plan count."
-        yield "Their past usage stays with the old client in the ledger, and still counts towards their monthly caps."
+        yield "Their past usage stays with the old client in the ledger, and counts towards their month."
         if not target.has_usable_password():
             yield "Their invitation no longer works: send another one afterwards."
 

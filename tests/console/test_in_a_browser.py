@@ -198,7 +198,9 @@ def test_a_file_of_people_is_looked_at_and_imported(
                 page.get_by_role("button", name="Add 2 people and invite them").click()
                 expect(page.locator(".messagelist")).to_contain_text("2 people added.")
             else:
-                expect(page.get_by_role("status")).to_contain_text("everybody in the file is already here")
+                expect(page.get_by_role("status")).to_contain_text(
+                    "everybody in the file is already here"
+                )
     assert User.objects.filter(client=client).count() == 2
 
 
