@@ -121,6 +121,14 @@ ACTS = (
         ),
     ),
     Act(
+        "session:device_refused",
+        "was refused a sign-in on one more device",
+        (
+            "sign-in with the right password from one more device than the licence allows; at most "
+            "one a minute for each person"
+        ),
+    ),
+    Act(
         "session:ended",
         "ended a session of {}",
         "session ended: sign-out, operator or token reuse",

@@ -5,15 +5,18 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import CharField, Count, F, OuterRef, Q, QuerySet, Subquery, UUIDField
+from django.db.models.functions import Cast
 
-from accounts.models import Client
+from accounts.models import AuditEvent, Client, User
 from accounts.seats import has_refused, refused_since
-from config.platform.attention import Alert, Finding, Kind, Level, kinds, number_of
+from accounts.sessions import devices
+from config.platform.attention import ONE_PERSON, Alert, Finding, Kind, Level, kinds, number_of
 from licensing.models import HeldSuspension, Licence, Standing
 
 GRACE_AHEAD = timedelta(days=14)
 DECISION_AHEAD = timedelta(days=7)
+REFUSAL_SHOWN = timedelta(days=1)
 
 
 def ending(now: datetime) -> QuerySet[Licence]:
@@ -46,6 +49,17 @@ def without_seats(now: datetime) -> Iterator[Finding]:
         )
 
 
+def without_device(now: datetime) -> QuerySet[Any]:
+    """People who were refused a sign-in on one more device within a day, and have not signed in since."""
+    refused = AuditEvent.objects.filter(action=devices.ACTION, at__gt=now - REFUSAL_SHOWN)
+    ids = refused.order_by().values(person=Cast("target_id", UUIDField()))
+    of_person = refused.filter(target_id=Cast(OuterRef("pk"), CharField())).order_by("-at")
+    people = User.objects.filter(pk__in=ids, is_active=True, client__licence__devices__isnull=False)
+    found = people.annotate(since=Subquery(of_person.values("at")[:1]))
+    found = found.filter(Q(last_login=None) | Q(last_login__lt=F("since"))).order_by("-since")
+    return found.select_related("client__licence")
+
+
 def with_people(rows: QuerySet[Licence], now: datetime) -> QuerySet[Any]:
     """The licences with the number of their people."""
     return rows.annotate(whom=Count("client__users", filter=Q(client__users__erased_at=None)))
@@ -72,6 +86,10 @@ kinds.add(
         "seats", 115, "Clients", "licensing.view_licence", without_seats, on="licence",
         acts="terms", label="Change terms", client="client.pk",
         alert=Alert("Raise the seats, or disable somebody.", "at once, for a day"),
+    ),
+    Kind(
+        "devices", 117, "People", "accounts.view_user", without_device, on="client.licence",
+        acts="terms", label="Change terms", whom=ONE_PERSON, client="client_id",
     ),
     Kind(
         "licence", 120, "Clients", "licensing.view_licence", ending,

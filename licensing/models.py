@@ -29,6 +29,13 @@ class Standing(models.TextChoices):
     SUSPENDED = "suspended", "suspended"
 
 
+class DevicesFull(models.TextChoices):
+    """The answer to a sign-in from one more device than a licence allows a person."""
+
+    REFUSE = "refuse", "Refuse the sign-in"
+    OLDEST = "oldest", "Sign out the least recently used device"
+
+
 def entitlement_list() -> list[str]:
     return []
 
@@ -218,6 +225,20 @@ class Licence(ShellNotice):
         validators=(MinValueValidator(1),),
         help_text="How many people may be enabled, invited ones too. Empty: any number.",
     )
+    devices = models.PositiveIntegerField(
+        "devices per person",
+        null=True,
+        blank=True,
+        validators=(MinValueValidator(1),),
+        help_text="How many devices each person may be signed in on. Empty: any number.",
+    )
+    devices_full = models.CharField(
+        "when all are in use",
+        max_length=10,
+        choices=DevicesFull,
+        default=DevicesFull.REFUSE,
+        db_default=DevicesFull.REFUSE,
+    )
     stripe_customer_id = models.CharField(
         max_length=255,
         blank=True,
@@ -285,6 +306,11 @@ class Licence(ShellNotice):
             ),
             models.CheckConstraint(
                 condition=is_list("entitlements"), name="licence_entitlements_are_a_list"
+            ),
+            models.CheckConstraint(
+                condition=(Q(devices=None) | Q(devices__gte=1))
+                & Q(devices_full__in=DevicesFull.values),
+                name="licence_devices_are_a_limit",
             ),
             models.CheckConstraint(
                 condition=is_readable(

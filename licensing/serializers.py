@@ -40,6 +40,10 @@ class LicenceStatusSerializer(serializers.Serializer[Any]):
         required=False,
         help_text="How many people of the client may be enabled, where there is a limit.",
     )
+    devices = serializers.IntegerField(
+        required=False,
+        help_text="How many devices each person may be signed in on, where there is a limit.",
+    )
     minimum_version = serializers.CharField(
         required=False, help_text="A shell below it shows its update screen alone."
     )

@@ -18,6 +18,7 @@ from accounts.audit import Actor
 from accounts.models import Client, Session, User
 from accounts.people.clients import delete_client, rename_client
 from accounts.people.invitations import NOT_ACCEPTED
+from accounts.sessions.devices import devices_of_client
 from config.composition.attention.items import Item
 from config.composition.attention.listing import about_clients
 from config.composition.client_list import ClientList
@@ -153,6 +154,7 @@ class ClientAdmin(ClientList):
             "licence": licence,
             "billing_reason": billing_reason(licence) if licence else "",
             "apps": _apps_of(licence),
+            "people_over": _over_limit(licence, now=now),
             "operator_decision_ended": licence and licence.operator_decision_has_expired(at=now),
             "people": people,
             "people_number": User.objects.filter(client=row, erased_at=None).count(),
@@ -170,6 +172,13 @@ class ClientAdmin(ClientList):
             ],
             "recent_events": events_of_client(row.pk)[:EVENTS_SHOWN],
         }
+
+
+def _over_limit(licence: Licence | None, *, now: datetime) -> int:
+    """The number of people who are signed in on more devices than the licence allows."""
+    if licence is None or licence.devices is None:
+        return 0
+    return devices_of_client(licence.client_id, at=now).people_over(licence.devices)
 
 
 def _level(item: Item) -> Level:

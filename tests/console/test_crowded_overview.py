@@ -32,7 +32,7 @@ from usage.stops import stop_model_calls
 pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)
 # What a bad day does not have: no worker, a clock that is ahead, and what needs an odd setting or an old event.
-QUIET = {"clock", "signing_key", "fetching", "members", "worker", "syslog", "seats"}
+QUIET = {"clock", "signing_key", "fetching", "members", "worker", "syslog", "seats", "devices"}
 
 
 @pytest.fixture
