@@ -88,7 +88,7 @@ class WayForm(forms.ModelForm):  # type: ignore[type-arg]
         choices=[(each.value, each.value) for each in Surface],
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="Where the model answers by this route; none chosen means wherever the dialect does.",
+        help_text="The endpoints that this route serves. None selected: all that the dialect has.",
     )
 
     class Meta:

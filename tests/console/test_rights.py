@@ -36,7 +36,7 @@ BLOCKS = {
     "person": {
         "450,000": "usage.view_monthlyusage",
         "Running calls": "usage.view_runningcall",
-        "Ended ones": "accounts.view_session",
+        "Ended sessions": "accounts.view_session",
         "an override": "accounts.view_auditevent",
     },
     "client": {
