@@ -95,7 +95,7 @@ def test_a_provider_that_is_none_is_not_taken(console: Browser) -> None:
 
 def test_calls_are_let_pass_and_held_again(console: Browser, spent: SpendLimit) -> None:
     page = f"{LIMITS}{spent.pk}/pass/"
-    assert "nothing bounds what they cost until midnight" in words(console, page)
+    assert "nothing limits what they cost until midnight" in words(console, page)
     console.post(page, {"reason": "A deadline."})
     assert "Calls pass today" in words(console, LIMITS)
     spent.refresh_from_db()
