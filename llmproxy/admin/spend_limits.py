@@ -51,6 +51,14 @@ class LimitForm(AmountsForm):
 
     field_order = ("provider",)
 
+    def clean(self) -> dict[str, Any]:
+        given = super().clean() or self.cleaned_data
+        if not self.errors and given["daily"] is given["monthly"] is None:
+            self.add_error("daily", "Give an amount per day, per month, or both.")
+        if SpendLimit.objects.filter(provider=given.get("provider")).exists():
+            self.add_error("provider", "It has a limit already. Set that one's amounts.")
+        return given
+
 
 class SetAmounts(Action):
     name = "amounts"

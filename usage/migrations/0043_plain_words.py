@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("usage", "0041_spend_limits_by_hand_are_audited"),
+        ("usage", "0042_spend_limits_have_amounts_above_zero"),
     ]
 
     operations = [
