@@ -9,7 +9,7 @@ from usage.models import SpendLimit, UsageRecord
 def _share_of_limits(now: datetime) -> dict[str, float]:
     """The larger share of each limit's day and month that is spent."""
     return {
-        limit.provider or "all": max(
+        limit.provider or "*": max(
             (each.spent / each.amount for each in limit.spans(now)), default=0.0
         )
         for limit in SpendLimit.objects.all()

@@ -1,6 +1,7 @@
 """The page of spending limits, and the actions that set them and let calls pass."""
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, date
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -106,11 +107,26 @@ class AddLimit(SetAmounts):
     form_class: ClassVar[type[Any]] = LimitForm
 
 
+class PassForm(ReasonForm):
+    # The day that was shown: a page that was opened before midnight lets nothing pass after it.
+    day = forms.DateField(widget=forms.HiddenInput)
+
+    def clean_day(self) -> date:
+        day: date = self.cleaned_data["day"]
+        if day != timezone.now().astimezone(UTC).date():
+            raise forms.ValidationError("That day has ended (UTC). Open the page again.")
+        return day
+
+
 class LetCallsPass(Action):
     name = "pass"
     label = "Let calls pass today"
     question = "Let calls pass the spending limit of {name} today?"
+    form_class = PassForm
     destructive = True
+
+    def initial(self, target: SpendLimit, *, by: HttpRequest) -> dict[str, Any]:
+        return {"day": timezone.now().astimezone(UTC).date()}
 
     def available(self, target: SpendLimit, *, by: HttpRequest) -> bool:
         return target.stopped_until(timezone.now()) is not None
@@ -121,7 +137,7 @@ class LetCallsPass(Action):
         if target.provider and SpendLimit.objects.filter(provider="").exists():
             yield "The limit of all providers together still applies."
 
-    def do(self, target: SpendLimit, **given: Any) -> Result:
+    def do(self, target: SpendLimit, *, day: date, **given: Any) -> Result:
         limit = let_calls_pass(limit_id=target.pk, **given)
         return Result("Calls pass until midnight (UTC).", limit, undo=(limit, "hold"))
 

@@ -165,7 +165,8 @@ def _run_model(found: Explanation, caller: Caller, needs: Needs, *, now: datetim
     if choice is None:
         return needs
     targets = choice.targets
-    reached = reached_limits(caller)
+    concerned = {"", *(each.provider for each in targets)}
+    reached = [each for each in reached_limits(caller) if each.provider in concerned]
     limits = [(each, until) for each in reached if (until := each.stopped_until(now))]
     left = found.run("spending", limits, partial(affordable, targets, caller=caller, now=now))
     targets = left or targets

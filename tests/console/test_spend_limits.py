@@ -109,7 +109,10 @@ def test_a_provider_that_is_none_is_not_taken(console: Browser) -> None:
 def test_calls_are_let_pass_and_held_again(console: Browser, spent: SpendLimit) -> None:
     page = f"{LIMITS}{spent.pk}/pass/"
     assert "nothing limits what they cost until midnight" in words(console, page)
-    console.post(page, {"reason": "A deadline."})
+    today = timezone.now().date()
+    late = console.post(page, {"reason": "A deadline.", "day": today - timedelta(days=1)})
+    assert "That day has ended" in late.content.decode()
+    console.post(page, {"reason": "A deadline.", "day": today})
     assert "Calls pass today" in words(console, LIMITS)
     spent.refresh_from_db()
     assert spent.passes(timezone.now())

@@ -275,7 +275,7 @@ class TestAttention:
         spend(user, 1, provider="first", now=NOON - timedelta(days=1))
         spend(user, 9)
         count()
-        assert _share_of_limits(NOON) == {"all": 0.9, "first": 0.0}
+        assert _share_of_limits(NOON) == {"*": 0.9, "first": 0.0}
 
 
 @pytest.mark.django_db
