@@ -228,6 +228,7 @@ def test_a_limit_costs_no_query_of_a_call(scene: Scene) -> None:
         asked(scene)
         with CaptureQueriesContext(connection) as found:
             asked(scene)
+        assert not [each for each in found if "usage_spendlimit" in each["sql"]]
         return len(found)
 
     before = queries()
