@@ -111,6 +111,14 @@ ACTS = (
         "all sessions ended, as after a restore",
         (Right("accounts.session_add", proof=Proof.GRAVE),),
     ),
+    Act(
+        "client:seat_refused",
+        "found no free seat at {}",
+        (
+            "somebody could not be added, moved or enabled for want of a seat: seats and how many "
+            "were taken; at most one in a day for each client"
+        ),
+    ),
     Act("session:started", "signed in", "sign-in"),
     Act(
         "session:refused",
@@ -118,6 +126,14 @@ ACTS = (
         (
             "wrong password, or a person who may not sign in, at an account that exists; at "
             "most one a minute for each. Wrong emails leave none"
+        ),
+    ),
+    Act(
+        "session:device_refused",
+        "was refused a sign-in on one more device",
+        (
+            "sign-in with the right password from one more device than the licence allows; at most "
+            "one a minute for each person"
         ),
     ),
     Act(

@@ -6,13 +6,28 @@ from typing import Protocol
 from uuid import UUID
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceLimit:
+    """The number of devices that each person of a client may be signed in on.
+
+    ``oldest_leaves``: one more signs out the least recently used one; otherwise it is refused.
+    """
+
+    devices: int
+    oldest_leaves: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """Claims about the holder's client, for the shell to display. The server never trusts them."""
+    """Claims about the holder's client, for the shell to display. The server never trusts them.
+
+    ``device_limit`` is no claim: it rides on the same query, None for any number of devices.
+    """
 
     client_id: UUID
     plan: str
     entitlements: Sequence[str]
+    device_limit: DeviceLimit | None = None
 
 
 class Caller(Protocol):

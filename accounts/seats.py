@@ -5,18 +5,20 @@ One rule at every door by which somebody becomes an enabled person of a client, 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
-from django.core.cache import cache
+from django.db import transaction
 
+from accounts.audit import Actor, record
 from accounts.hooks import extensions
-from accounts.models import Client, User
+from accounts.models import AuditEvent, Client, User
 from config.platform.problems.problem import Problem
 
-REFUSAL_SHOWN_SECONDS = 24 * 3600
-# Set where any client was refused a seat within a day, so that a look without one costs no query.
-ANY_REFUSED = "seats-refused"
+REFUSED = "client:seat_refused"
+# Operators hear of the first refusal at a client within this time.
+REFUSAL_SHOWN = timedelta(days=1)
 
 
 class SeatsExhausted(Problem):
@@ -26,30 +28,66 @@ class SeatsExhausted(Problem):
     default_detail = "The licence has no free seat."
 
 
-@contextmanager
-def within_seats(client: Client | None, *, now: datetime) -> Iterator[None]:
-    """Locks a client, and refuses a change of its people that enables more of them than it has seats.
+class Seats(NamedTuple):
+    """The seats of a client with a limit, and how many are taken: more than there are, once they were lowered."""
 
-    Raises ``SeatsExhausted``. A client that has more people than seats already may keep them, and gets no further one.
-    Needs a transaction, and comes before the locks of people.
+    limit: int
+    used: int
+
+    def __str__(self) -> str:
+        return f"{self.used:,} of {self.limit:,}"
+
+    @property
+    def free(self) -> int:
+        return max(self.limit - self.used, 0)
+
+    @property
+    def over(self) -> int:
+        return max(self.used - self.limit, 0)
+
+    def without(self, number: int) -> str:
+        """The sentence that seats do not suffice for a number of people; "" where they do."""
+        short = number - self.free
+        if number <= 0 or short <= 0:
+            return ""
+        needed = "1 more seat is" if short == 1 else f"{short:,} more seats are"
+        return f"{self} seats are taken. {needed} needed: raise the number, or disable somebody."
+
+
+@contextmanager
+def within_seats(client: Client | None, *, by: Actor, now: datetime) -> Iterator[None]:
+    """Makes a change of a client's people, and refuses one that enables more of them than it has seats.
+
+    It is one transaction, under the client's lock, which comes before those of people. Raises ``SeatsExhausted``. A
+    client that has more people than seats already may keep them, and gets no further one.
     """
-    if client is None:
-        yield
-        return
-    Client.objects.select_for_update(no_key=True).filter(pk=client.pk).first()
-    seats = extensions().seats_of(client.pk)
-    before = seats_used(client.pk) if seats is not None else 0
-    yield
-    if seats is None:
-        return
-    after = seats_used(client.pk)
-    if after > max(seats, before):
-        # Outside of the transaction, which is about to be rolled back.
-        cache.set(ANY_REFUSED, 1, REFUSAL_SHOWN_SECONDS)
-        cache.add(_key(client.pk), int(now.timestamp()), REFUSAL_SHOWN_SECONDS)
-        wanted = f"{after - before} more people are" if after - before > 1 else "One more person is"
-        detail = f"{before} of {seats} seats are taken. {wanted} too many; disable somebody or raise the seats."
-        raise SeatsExhausted(detail, seats=seats, used=before)
+    try:
+        with transaction.atomic():
+            if client is None:
+                yield
+                return
+            _lock(client)
+            seats = seats_of(client)
+            yield
+            if seats is not None:
+                _check(seats, after=seats_used(client.pk))
+    except SeatsExhausted as refused:
+        if client is not None:
+            # The change is undone by now.
+            _record(refused, client, by=by, now=now)
+        raise
+
+
+def seats_of(client: Client) -> Seats | None:
+    """Returns the seats of a client, None without a limit."""
+    limit = extensions().seats_of(client.pk)
+    return None if limit is None else Seats(limit, seats_used(client.pk))
+
+
+def lacking(client: Client, *, number: int) -> str:
+    """The sentence that a client's seats do not suffice for a number of new people; "" where they do."""
+    seats = seats_of(client)
+    return seats.without(number) if seats else ""
 
 
 def seats_used(client_id: UUID) -> int:
@@ -57,17 +95,21 @@ def seats_used(client_id: UUID) -> int:
     return User.objects.filter(client=client_id, is_active=True, erased_at=None).count()
 
 
-def has_refused() -> bool:
-    """Returns whether any client was refused a seat within a day."""
-    return cache.get(ANY_REFUSED) is not None
+def _lock(client: Client) -> None:
+    Client.objects.select_for_update(no_key=True).get(pk=client.pk)
 
 
-def refused_since(client_ids: list[UUID]) -> dict[UUID, datetime]:
-    """The clients among these that were refused a seat within a day, and the first time."""
-    keys = {_key(each): each for each in client_ids}
-    found = cache.get_many(keys).items()
-    return {keys[key]: datetime.fromtimestamp(at, UTC) for key, at in found}
+def _check(seats: Seats, *, after: int) -> None:
+    """Raises ``SeatsExhausted``."""
+    if sentence := seats.without(after - seats.used):
+        raise SeatsExhausted(sentence, seats=seats.limit, used=seats.used)
 
 
-def _key(client_id: UUID) -> str:
-    return f"seats-refused:{client_id}"
+def _record(refused: SeatsExhausted, client: Client, *, by: Actor, now: datetime) -> None:
+    """Writes the event of a refusal, unless there is one within a day of it: a full client is asked often."""
+    with transaction.atomic():
+        _lock(client)
+        near = {"at__gt": now - REFUSAL_SHOWN, "at__lt": now + REFUSAL_SHOWN}
+        events = AuditEvent.objects.filter(action=REFUSED, target_id=str(client.pk), **near)
+        if not events.exists():
+            record(REFUSED, client, by=by, now=now, after=refused.members)

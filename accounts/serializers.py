@@ -1,8 +1,10 @@
 """The request and response bodies of access."""
 
+import re
 from typing import Any
+from uuid import UUID
 
-from drf_spectacular.utils import extend_schema_serializer
+from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 
@@ -10,6 +12,7 @@ from accounts.models import Session
 from accounts.sessions.sign_in import MAX_PASSWORD
 
 DEVICE_MAX = 200
+UUID_PATTERN = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 
 def validated(serializer: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
@@ -38,10 +41,26 @@ class DeviceField(TextField):
         super().__init__(max_length=DEVICE_MAX, help_text=told, **kwargs)
 
 
+@extend_schema_field({"type": "string", "format": "uuid", "pattern": f"^{UUID_PATTERN}$"})
+class IdField(serializers.UUIDField):
+    """A UUID in its usual spelling, as the schema says; REST framework's own field accepts numbers too."""
+
+    def to_internal_value(self, data: Any) -> UUID:
+        if not isinstance(data, str) or not re.fullmatch(UUID_PATTERN, data):
+            self.fail("invalid", value=data)
+        found: UUID = super().to_internal_value(data)
+        return found
+
+
 class LoginSerializer(serializers.Serializer[Any]):
     email = TextField(max_length=254)
     password = TextField(max_length=MAX_PASSWORD, trim_whitespace=False, write_only=True)
     device_fp = DeviceField()
+    end_session = IdField(
+        required=False,
+        allow_null=True,
+        help_text="After `device_limit_reached`: the `id` of the device to sign out for this one.",
+    )
 
 
 class AnyTokenField(TextField):

@@ -59,7 +59,7 @@ class AccessViewSet(ViewSet):
     authentication_classes = ()
     permission_classes = (AllowAny,)
 
-    @problems("invalid_credentials")
+    @problems("invalid_credentials", "device_limit_reached", "not_found")
     @extend_schema(operation_id="login", request=LoginSerializer, responses=TokenPairSerializer)
     def login(self, request: Request) -> Response:
         """Sign in with email and password."""
@@ -72,6 +72,7 @@ class AccessViewSet(ViewSet):
                     email=email,
                     password=given["password"],
                     device=device,
+                    end_session=given.get("end_session"),
                     now=now,
                     account=account,
                 )

@@ -10,9 +10,9 @@ from uuid import UUID
 from django.db.models import Model
 from rest_framework.request import Request
 
-from accounts.hooks import Claims
+from accounts.hooks import Claims, DeviceLimit
 from config.platform.db.batching import BatchedLookup, BatchedStatement
-from licensing.models import Standing, merged
+from licensing.models import DevicesFull, Standing, merged
 from licensing.notices import is_below
 
 
@@ -69,6 +69,7 @@ class Caller:
     status: Annotated[str | None, "licence.status"]
     grace_until: Annotated[datetime | None, "licence.grace_until"]
     seats: Annotated[int | None, "licence.seats"]
+    devices: Annotated[int | None, "licence.devices"]
     plan_id: Annotated[int | None, "plan.id"]
     plan: Annotated[str | None, "plan.name"]
     plan_entitlements: Annotated[Sequence[str] | None, "plan.entitlements"]
@@ -210,7 +211,7 @@ JOIN {table} held ON held.hash = asked.hash {_OF_HOLDER}
 
 _CLAIMS = BatchedStatement(
     """
-SELECT licence.client_id, plan.name, plan.entitlements, licence.entitlements
+SELECT licence.client_id, plan.name, plan.entitlements, licence.entitlements, licence.devices, licence.devices_full
 FROM accounts_user person
 JOIN licensing_licence licence ON licence.client_id = person.client_id
 JOIN licensing_plan plan ON plan.id = licence.plan_id
@@ -224,5 +225,7 @@ def claims_of(user_id: UUID) -> Claims | None:
     row = _CLAIMS.row((user_id,))
     if row is None:
         return None
-    client_id, plan, of_plan, of_licence = row
-    return Claims(client_id=client_id, plan=plan, entitlements=merged(of_plan, of_licence))
+    client_id, plan, of_plan, of_licence, devices, when_full = row
+    limit = None if devices is None else DeviceLimit(devices, when_full == DevicesFull.OLDEST)
+    entitlements = merged(of_plan, of_licence)
+    return Claims(client_id=client_id, plan=plan, entitlements=entitlements, device_limit=limit)

@@ -28,6 +28,8 @@ class LicenceTerms(TypedDict, total=False):
     plan: Plan
     entitlements: list[str]
     seats: int | None
+    devices: int | None
+    devices_full: str
 
 
 def terms_of(licence: Licence) -> LicenceTerms:

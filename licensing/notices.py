@@ -15,6 +15,10 @@ from accounts.models import Client
 from config.platform.problems.problem import Fault, InvalidRequest, instant
 from config.platform.text.versions import NotAVersion, Version
 from licensing.models import Licence, ServiceNotice, ShellNotice
+from licensing.models.notices import MAX_MESSAGE
+
+# Words of Persian and Indian scripts and many emoji have them; unlike others of control they are no danger.
+_JOINERS = dict.fromkeys(map(ord, "\u200c\u200d"))
 
 
 def is_below(version: str, minimum: str) -> bool:
@@ -79,14 +83,21 @@ def set_message(
 ) -> ShellNotice:
     """Sets the message to a client's people, or to all (None); "" removes it. Each text is a message of its own.
 
-    Raises ``InvalidRequest`` without a reason, for an end in the past, and for a text with control characters.
+    Raises ``InvalidRequest`` without a reason, for an end in the past, for an unknown level, and for a text that is too
+    long or has control characters, those of direction among them.
     """
     text = " ".join(text.split())
     faults = reason_faults(reason)
     if until is not None and until <= now:
         faults.append(Fault("/until", "invalid", "This date has passed."))
-    if not text.isprintable():
-        faults.append(Fault("/text", "invalid", "A message is plain text, in one paragraph."))
+    if level not in ShellNotice.Level.values:
+        faults.append(Fault("/level", "invalid", "There is no such level."))
+    if len(text) > MAX_MESSAGE:
+        faults.append(Fault("/text", "max_length", f"At most {MAX_MESSAGE} characters."))
+    if not text.translate(_JOINERS).isprintable():
+        faults.append(
+            Fault("/text", "invalid", "A message is plain text, without control characters.")
+        )
     if faults:
         raise InvalidRequest(errors=faults)
     given = {

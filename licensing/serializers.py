@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from licensing.models import ShellNotice, Standing
+from licensing.models.notices import MAX_MESSAGE
 
 
 class LicenceMessageSerializer(serializers.Serializer[Any]):
@@ -12,7 +13,7 @@ class LicenceMessageSerializer(serializers.Serializer[Any]):
 
     id = serializers.UUIDField(help_text="Another one for each text.")
     level = serializers.ChoiceField(choices=ShellNotice.Level.choices)
-    text = serializers.CharField(max_length=500, help_text="Plain text.")
+    text = serializers.CharField(max_length=MAX_MESSAGE, help_text="Plain text.")
     until = serializers.DateTimeField(required=False, help_text="When to stop showing it.")
 
 
@@ -38,6 +39,10 @@ class LicenceStatusSerializer(serializers.Serializer[Any]):
     seats = serializers.IntegerField(
         required=False,
         help_text="How many people of the client may be enabled, where there is a limit.",
+    )
+    devices = serializers.IntegerField(
+        required=False,
+        help_text="How many devices each person may be signed in on, where there is a limit.",
     )
     minimum_version = serializers.CharField(
         required=False, help_text="A shell below it shows its update screen alone."

@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, Q, QuerySet
 
 from config.platform.attention import Alert, Finding, Kind, Level, kinds
+from licensing.models import Licence, ServiceNotice
 from releases.delivery.cdn import is_purged
 from releases.delivery.purging import TOLD_AFTER
+from releases.levers import out_of_reach
 from releases.models import Publication, Purge, ShellChannel
 
 STORE_OVERDUE = timedelta(minutes=5)
@@ -43,12 +45,35 @@ def not_purged(now: datetime) -> list[Purge]:
     return failed
 
 
+def below_minimum(rows: QuerySet[ShellChannel], now: datetime) -> Iterator[Finding]:
+    """Channels whose shells show an update screen and find no update, however that came about."""
+    known = {each.pk: each for each in rows}
+    for name, offered, ((whose, minimum), *others) in out_of_reach(known):
+        yield Finding(
+            pk=name,
+            channel=known[name],
+            offered=offered,
+            whose=whose,
+            minimum=minimum,
+            others=len(others),
+        )
+
+
+HAS_MINIMUM = Q(
+    Exists(Licence.objects.exclude(minimum_version=""))
+    | Exists(ServiceNotice.objects.exclude(minimum_version=""))
+)
 CHANNELS, CHANNEL = "Channels", "releases.view_shellchannel"
 kinds.add(
     Kind(
         "channel", 240, CHANNELS, CHANNEL,
         ShellChannel.objects.filter(Q(halted_at__isnull=False) | Q(unplaced_since__isnull=False)),
         Level.ACT, on="channel", acts="roll_back resume", then=channels,
+    ),
+    Kind(
+        "below_minimum", 245, CHANNELS, CHANNEL, ShellChannel.objects.filter(HAS_MINIMUM), Level.ACT,
+        on="channel", acts="resume", then=below_minimum,
+        alert=Alert("Publish a newer version, resume the channel, or lower the minimum.", "at once"),
     ),
     Kind("not_stored", 250, CHANNELS, CHANNEL, not_stored, Level.ACT, "published_at"),
     Kind(

@@ -9,6 +9,7 @@ PAGES = (
     Page("usage.override", ("support", "licensing")),
     Page("usage.refusal", ("support", "licensing")),
     Page("usage.runningcall", ("support", "licensing")),
+    Page("usage.spendlimit", ("support", "licensing")),
     Page("usage.stop", ("support", "licensing")),
     Page("usage.usagerecord", ("support", "licensing")),
 )
@@ -27,6 +28,32 @@ ACTS = (
         "client:budget_changed_by_hand",
         "changed the budget of {} in the database",
         "client's monthly budget changed by SQL: the database's role and each changed column",
+    ),
+    Act(
+        "spend_limit:set",
+        "set the spending limit of {}",
+        "spending limit of the service or a provider set, changed or removed",
+        (
+            Right("usage.spendlimit_add", ("licensing",)),
+            Right("usage.spendlimit_amounts", ("licensing",)),
+        ),
+    ),
+    Act(
+        "spend_limit:passed",
+        "let calls pass the spending limit of {} for a day",
+        "calls pass a spending limit for the rest of the day (UTC)",
+        (Right("usage.spendlimit_pass", ("licensing",), Proof.GRAVE),),
+    ),
+    Act(
+        "spend_limit:held",
+        "enforced the spending limit of {} again",
+        "calls no longer pass a spending limit that is reached",
+        (Right("usage.spendlimit_hold", ("licensing",)),),
+    ),
+    Act(
+        "spend_limit:changed_by_hand",
+        "changed the spending limit of {} in the database",
+        "spending limit changed by SQL: the database's role and each changed column",
     ),
     Act(
         "override:granted",

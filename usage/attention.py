@@ -10,9 +10,10 @@ from accounts.models import User
 from config.platform.attention import ONE_PERSON, Door, Finding, Kind, Level, kinds
 from config.platform.attention import Alert as Notified
 from usage.alerts import people_near_caps
-from usage.models import Alert, Budget, Override, Stop, UsageRecord
+from usage.models import Alert, Budget, Override, SpendLimit, Stop, UsageRecord
 from usage.periods import Period
 from usage.spending.budgets import percent_of, warned
+from usage.spending.spend_limits import warned as warned_limits
 
 OVERRIDE_AHEAD = timedelta(days=3)
 SHOWN_FOR = timedelta(days=1)
@@ -43,6 +44,25 @@ def caps(now: datetime) -> Iterator[Finding]:
     for near in people_near_caps(now):
         level = Level.ACT if near.is_reached or near.refused else Level.WATCH
         yield Finding(pk=near.user.pk, near=near, user=near.user, since=near.since, level=level)
+
+
+def spending(rows: QuerySet[SpendLimit], now: datetime) -> Iterator[Finding]:
+    """The days and months of spending limits that are reached or near it, each an alert of its own."""
+    for limit in rows:
+        passes = limit.passes(now)
+        for span in limit.spans(now):
+            since = span.reached_at or span.warned_at
+            if since is not None:
+                is_stopped = span.reached_at is not None and not passes
+                yield Finding(
+                    pk=f"{limit.pk} {span.name}{' reached' if span.reached_at else ''}",
+                    limit=limit,
+                    span=span,
+                    since=since,
+                    passes=passes,
+                    level=Level.ACT if is_stopped else Level.WATCH,
+                    acts="pass" if is_stopped else "",
+                )
 
 
 def allowance(cap: Finding) -> Door:
@@ -92,6 +112,11 @@ kinds.add(
     Kind(
         "cap", 140, LIMITS, ALERT, caps,
         whom=ONE_PERSON, client="user.client_id", shown=CAPS_SHOWN, door=allowance,
+    ),
+    Kind(
+        "spend", 125, LIMITS, "usage.view_spendlimit", warned_limits(),
+        on="limit", label="Let pass", whom="everybody", then=spending,
+        alert=Notified("Raise the limit, or let calls pass today.", "80 %, and once it is reached"),
     ),
     Kind(
         "override", 150, LIMITS, "usage.view_override", overrides,

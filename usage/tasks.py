@@ -7,7 +7,7 @@ from config.platform.jobs.queue import URGENT, periodic
 from usage import alerts, refusal_log
 from usage.latency import hours
 from usage.settlement import settle_abandoned
-from usage.spending import budgets, daily
+from usage.spending import budgets, daily, spend_limits
 
 
 @periodic(
@@ -42,10 +42,17 @@ def watch_budgets(timestamp: int) -> None:
     budgets.watch(now=database_now())
 
 
-@periodic("* * * * *", name="usage.count_days", title="Count daily usage", queue="usage")
+@periodic(
+    "* * * * *",
+    name="usage.count_days",
+    title="Count daily usage",
+    queue="usage",
+    priority=URGENT,
+)
 def count_days(timestamp: int) -> None:
-    """Counts the ledger into daily usage, every minute."""
+    """Counts the ledger into daily usage, and this towards spending limits, every minute."""
     daily.count_days(now=database_now())
+    spend_limits.watch(now=database_now())
 
 
 @periodic("* * * * *", name="usage.count_latency", title="Count latency and errors", queue="usage")

@@ -23,6 +23,7 @@ from accounts.people.invitations import (
 )
 from accounts.people.operators import IS_AN_OPERATOR, may_touch
 from accounts.people.password_links import LIFETIMES
+from accounts.seats import lacking, seats_of
 from config.console.actions import Action, BulkAction, Preview, Result
 from config.console.template_tags import counted
 
@@ -85,6 +86,8 @@ class InvitePeople(Action):
         yield f"New people are added to {target}, without a password. {LINK}"
         yield "People who were invited before and have no password yet get a new link; the old one stops working."
         yield "People who already have a password get no email. If one email cannot be invited, nobody is."
+        if seats := seats_of(target):
+            yield seats.without(1) or f"Each new person takes a seat: {seats} are taken."
 
     def do(self, target: Client, *, emails: Any, **given: Any) -> Result:
         done = invite(named=emails_in(emails), client=target, **given)
@@ -180,7 +183,8 @@ def _foreseen(text: str, client: Client, *, invited: bool) -> Preview:
     verdicts, sheet = preview(text=text, client=client)
     new = sum(each.fate.is_new for each in verdicts)
     faults = sum(each.fate.is_fault for each in verdicts)
-    ready = new and not faults
+    no_seats = lacking(client, number=new)
+    ready = new and not faults and not no_seats
     people = f"{new:,} {'person' if new == 1 else 'people'}{' and invite them' if invited else ''}"
     entered = {"text": text, "invited": invited}
     return Preview(
@@ -190,6 +194,7 @@ def _foreseen(text: str, client: Client, *, invited: bool) -> Preview:
             "verdicts": sorted(verdicts, key=lambda each: not each.fate.is_fault),
             "new": new,
             "faults": faults,
+            "no_seats": no_seats,
             "left": len(verdicts) - new - faults,
             "ignored": sheet.ignored,
             "invited": invited,

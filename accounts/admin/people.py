@@ -11,6 +11,7 @@ from accounts.admin.person_action import ENDS, PersonAction, signed_out
 from accounts.models import User
 from accounts.people.access import disable, enable
 from accounts.people.users import add_user
+from accounts.seats import seats_of
 from accounts.sessions.revocation import revoke_all
 from config.console.actions import Action, BulkAction, Result
 
@@ -68,6 +69,8 @@ class Enable(PersonAction):
 
     def effects(self, target: User) -> Iterable[str]:
         yield "They can sign in again with the password they had."
+        if target.client and (seats := seats_of(target.client)):
+            yield seats.without(1) or f"They take a seat: {seats} are taken."
 
     def do(self, target: User, **given: Any) -> Result:
         enable(user_id=target.pk, **given)
@@ -87,6 +90,7 @@ class AddPerson(Action):
 
     def effects(self, target: None) -> Iterable[str]:
         yield "They have no password and cannot sign in until one is set on their page."
+        yield "They take a seat of the client. Without a free one, nobody is added."
 
     def initial(self, target: None, *, by: HttpRequest) -> dict[str, Any]:
         return {"client": by.GET.get("client")}

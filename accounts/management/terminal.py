@@ -9,7 +9,7 @@ from getpass import getpass
 from django.core.management.base import CommandError
 
 from accounts.models import User
-from config.platform.problems.problem import InvalidRequest
+from config.platform.problems.problem import Problem
 from config.platform.text.forms import password_form
 
 
@@ -49,9 +49,9 @@ def month_argument(text: str) -> date:
 
 @contextmanager
 def refusals_as_errors() -> Iterator[None]:
-    """Shows the faults of an ``InvalidRequest``, or its detail, as the error of the command."""
+    """Shows the faults of a refusal, or its detail, as the error of the command."""
     try:
         yield
-    except InvalidRequest as refusal:
+    except Problem as refusal:
         faults = "\n".join(fault.detail for fault in refusal.errors)
         raise CommandError(faults or refusal.detail) from None

@@ -36,6 +36,7 @@ class Session(models.Model):
         PASSWORD = "password", "a new password was set"
         DISABLED = "disabled", "the person was disabled"
         REUSE = "reuse", "a replaced token was presented again"
+        DEVICES = "devices", "another device took its place"
 
     id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
     user = models.ForeignKey(

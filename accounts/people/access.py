@@ -60,7 +60,7 @@ def enable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> None:
     """
     check_reason(reason)
     client = Client.objects.filter(users=user_id).first()
-    with transaction.atomic(), within_seats(client, now=now):
+    with within_seats(client, by=by, now=now):
         # The lock of a client keeps nobody from leaving it.
         if lock_person(user_id).client_id != (client and client.pk):
             raise MovedMeanwhile

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import transaction
-
 from accounts.audit import Actor, record
 from accounts.models import Client
 from accounts.people.invitations import (
@@ -20,11 +18,12 @@ from accounts.people.invitations import (
     Verdict,
     add_new,
     check_number,
+    checked,
     invite_again,
     judge,
-    judge_locked,
     repeats,
 )
+from accounts.seats import within_seats
 from config.platform.problems.problem import Fault, InvalidRequest
 
 KIB = 1024
@@ -109,11 +108,12 @@ def preview(*, text: str, client: Client) -> tuple[list[Verdict], Sheet]:
 def import_people(*, text: str, client: Client, invited: bool, by: Actor, now: datetime) -> Outcome:
     """Adds the new people of a file to a client, and mails them an invitation if ``invited``.
 
-    Adds all or nobody: raises ``FileRefused``, and ``InvalidRequest`` with a fault for each faulty line.
+    Adds all or nobody: raises ``FileRefused``, ``InvalidRequest`` with a fault for each faulty line, and
+    ``SeatsExhausted``.
     """
     sheet = parse(text)
-    with transaction.atomic():
-        verdicts = judge_locked(sheet.named, client=client, field="file")
+    with within_seats(client, by=by, now=now):
+        verdicts = checked(sheet.named, client=client, field="file")
         added = add_new(verdicts, client=client, by=by, now=now)
         sent = invite_again(user_ids=added, by=by, now=now) if invited else 0
         left, repeated = len(verdicts) - len(added), repeats(verdicts)

@@ -17,7 +17,8 @@ from procrastinate.types import JSONValue
 from accounts.audit import Actor, record_each
 from accounts.models import Client, PasswordLink, User
 from accounts.people.emails import is_email
-from accounts.people.users import add_users
+from accounts.people.users import create_users
+from accounts.seats import within_seats
 from config.platform.problems.problem import Fault, InvalidRequest
 from config.platform.text.forms import email_form
 
@@ -142,10 +143,11 @@ def _form_of(email: str) -> Fate:
 def invite(*, named: Sequence[Named], client: Client, by: Actor, now: datetime) -> Outcome:
     """Adds new people to a client, and mails all named people without a password a link to set one.
 
-    Invites all or nobody: raises ``InvalidRequest`` with a fault for each who cannot be invited.
+    Invites all or nobody: raises ``InvalidRequest`` with a fault for each who cannot be invited, and
+    ``SeatsExhausted``.
     """
-    with transaction.atomic():
-        verdicts = judge_locked(named, client=client, field="emails")
+    with within_seats(client, by=by, now=now):
+        verdicts = checked(named, client=client, field="emails")
         added = add_new(verdicts, client=client, by=by, now=now)
         waiting = [each.user_id for each in verdicts if each.fate == Fate.WAITING and each.user_id]
         invited = invite_again(user_ids=[*added, *waiting], by=by, now=now)
@@ -178,13 +180,12 @@ def invite_again(*, user_ids: Sequence[UUID], by: Actor, now: datetime) -> int:
     return len(ids)
 
 
-def judge_locked(named: Sequence[Named], *, client: Client, field: str) -> list[Verdict]:
-    """The verdict on each email, under a lock that keeps others from adding people to the client until the commit.
+def checked(named: Sequence[Named], *, client: Client, field: str) -> list[Verdict]:
+    """The verdict on each email. Call it within the client's seats, so that nobody else adds people to it meanwhile.
 
     Raises ``InvalidRequest`` for an empty list, for too many emails, and with a fault for each faulty one.
     """
     check_number(named, field=field)
-    Client.objects.select_for_update(no_key=True).get(pk=client.pk)
     verdicts = judge(named, client=client)
     faults = [
         Fault(f"/{field}/{each.line}", each.fate.name.lower(), f"Line {each.line}: {each}.")
@@ -208,4 +209,4 @@ def check_number(named: Sequence[Named], *, field: str) -> None:
 def add_new(verdicts: Sequence[Verdict], *, client: Client, by: Actor, now: datetime) -> list[UUID]:
     """Adds the new people without an invitation; returns their ids."""
     emails = [each.email for each in verdicts if each.fate.is_new]
-    return [user.pk for user in add_users(emails=emails, client=client, by=by, now=now)]
+    return [user.pk for user in create_users(emails=emails, client=client, by=by, now=now)]

@@ -61,6 +61,11 @@ def signed_in_elsewhere(*, user: User, device: str, address: str | None, now: da
     _queue("elsewhere", user, device=device, address=address, at=now)
 
 
+def devices_signed_out(*, user: User, devices: list[str], limit: int, now: datetime) -> None:
+    """Informs the person of devices that were signed out to make room for another, by the limit of their licence."""
+    _queue("devices", user, devices=devices, limit=limit, at=now)
+
+
 def personal_key_made(
     *, user: User, address: str | None, ends: datetime, now: datetime, send_at: datetime
 ) -> None:

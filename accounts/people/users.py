@@ -54,6 +54,14 @@ def add_users(
     *, emails: Sequence[str], client: Client | None, by: Actor, now: datetime
 ) -> list[User]:
     """Adds several people without passwords, or nobody if one email is invalid or taken."""
+    with within_seats(client, by=by, now=now):
+        return create_users(emails=emails, client=client, by=by, now=now)
+
+
+def create_users(
+    *, emails: Sequence[str], client: Client | None, by: Actor, now: datetime
+) -> list[User]:
+    """Does the work of ``add_users``, for rules that count the seats themselves."""
     for email in emails:
         _check_email(email)
     people = [
@@ -61,7 +69,7 @@ def add_users(
         for email in emails
     ]
     with transaction.atomic():
-        with within_seats(client, now=now), refused_as(EMAIL_TAKEN):
+        with refused_as(EMAIL_TAKEN):
             User.objects.bulk_create(people)
         named = [(user.email, user.pk) for user in people]
         after = {"client": client.name if client else None}
@@ -148,7 +156,7 @@ def move_user(
     total of the month continues. An open invitation is void, as every link is after a revocation.
     """
     check_reason(reason)
-    with transaction.atomic(), within_seats(client, now=now):
+    with within_seats(client, by=by, now=now):
         user = lock_person(user_id)
         check_touch(user, by=by)
         before, after = _client_of(user.client), _client_of(client)

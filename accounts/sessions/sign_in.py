@@ -4,6 +4,7 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Self
+from uuid import UUID
 
 from django.contrib.auth.hashers import make_password
 from django.db import DatabaseError, transaction
@@ -14,6 +15,7 @@ from accounts.hashers import check_password
 from accounts.hooks import extensions
 from accounts.models import RefreshToken, Session, User
 from accounts.people import mails
+from accounts.sessions import devices
 from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.known_places import Limits, Place, limits_of_sign_in
 from accounts.sessions.lifetime import session_end, token_end
@@ -99,24 +101,39 @@ def account_of(email: str, *, device: Device) -> Account:
 
 
 def sign_in(
-    *, email: str, password: str, device: Device, now: datetime, account: Account | None = None
+    *,
+    email: str,
+    password: str,
+    device: Device,
+    now: datetime,
+    end_session: UUID | None = None,
+    account: Account | None = None,
 ) -> TokenPair:
     """Starts a session, or raises ``InvalidCredentials``. ``account`` is a fresh result of :func:`account_of`.
 
-    A refusal is audited, and a person is told of a sign-in from a device and a network that no session knows.
+    ``end_session`` is the person's session that ends for it. Raises ``DeviceLimitReached`` for one device too many. A
+    refusal is audited, and a person is told of a sign-in from a device and a network that no session knows.
     """
     account = account or account_of(email, device=device)
     try:
-        return _sign_in(account, password=password, device=device, now=now)
+        return _sign_in(account, password, device=device, end_session=end_session, now=now)
     except InvalidCredentials as refusal:
         refusal.concerning(person=account.user and account.user.pk)
         queue_refusal(
             email=account.email, address=device.address, request_id=device.request_id, now=now
         )
         raise
+    except devices.DeviceLimitReached as refusal:
+        assert account.user is not None
+        refusal.concerning(person=account.user.pk)
+        by = _actor(account.user, device)
+        devices.record_refusal(account.user.pk, problem=refusal, by=by, now=now)
+        raise
 
 
-def _sign_in(account: Account, *, password: str, device: Device, now: datetime) -> TokenPair:
+def _sign_in(
+    account: Account, password: str, *, device: Device, end_session: UUID | None, now: datetime
+) -> TokenPair:
     """Starts a session for an account.
 
     The password is checked before the user's row is locked, because that takes 20 ms. The locked row must still hold
@@ -127,23 +144,29 @@ def _sign_in(account: Account, *, password: str, device: Device, now: datetime) 
     right = check_password(password, user.password if user else NOBODYS_PASSWORD, outdated.append)
     if not right or user is None or not user.is_active:
         raise InvalidCredentials
-    pair = _start_session(user, device=device, new_place=account.new_place, now=now)
+    pair = _start_session(
+        user, device=device, new_place=account.new_place, end_session=end_session, now=now
+    )
     if pair is None:
         # The row has changed meanwhile; another sign-in may have renewed the hash.
         again = account_of(account.email, device=device)
-        return _sign_in(again, password=password, device=device, now=now)
+        return _sign_in(again, password, device=device, end_session=end_session, now=now)
     if outdated:
         _renew_hash(user, outdated[0])
     return pair
 
 
+def _actor(user: User, device: Device) -> Actor:
+    return Actor(name=user.email, id=user.pk, address=device.address, request_id=device.request_id)
+
+
 def _start_session(
-    user: User, *, device: Device, new_place: bool, now: datetime
+    user: User, *, device: Device, new_place: bool, end_session: UUID | None, now: datetime
 ) -> TokenPair | None:
     """Starts a session, or returns None if the user has changed since it was read."""
     secret, end = RefreshSecret.new(), session_end(now)
     token_hash = secret.hash()
-    by = Actor(name=user.email, id=user.pk, address=device.address, request_id=device.request_id)
+    by = _actor(user, device)
     with transaction.atomic():
         unchanged = User.objects.filter(email=user.email, password=user.password, is_active=True)
         locked = unchanged.filter(pk=user.pk).select_for_update(no_key=True, of=("self",)).first()
@@ -152,6 +175,14 @@ def _start_session(
         claims = extensions().claims_of(locked.pk)
         if claims is None:
             raise InvalidCredentials
+        devices.make_room(
+            locked,
+            device_fp=device.fingerprint,
+            limit=claims.device_limit,
+            end_session=end_session,
+            by=by,
+            now=now,
+        )
         # The first sign-in of all surprises nobody.
         if new_place and locked.last_login is not None:
             mails.signed_in_elsewhere(

@@ -41,7 +41,8 @@ from usage.spending.columns import callers_of_client, last_day_of_client, spent_
 
 EXPORTED = (
     "id", "client", "licence", "plan", "people", "callers_this_month", "spent_usd", "budget_usd", "budget_percent",
-    "last_call_day", "open_problems", "contract", "account_manager", "alert_email", "created_at",
+    "last_call_day", "open_problems", "contract", "account_manager", "alert_email", "created_at", "seats",
+    "seats_taken",
 )  # fmt: skip
 # Of a list, whose columns are about a client's money.
 OF_USAGE = frozenset({"callers", "spent", "budget_share", "last_call"})
@@ -193,4 +194,6 @@ def _as_exported(client: Any) -> dict[str, Any]:
         "account_manager": client.manager,
         "alert_email": client.alert_email,
         "created_at": instant(client.created_at),
+        "seats": licence.seats if licence else None,
+        "seats_taken": client.seats_used,
     }

@@ -19,6 +19,8 @@ from accounts.audit import Actor
 from accounts.models import Client, Session, User
 from accounts.people.clients import delete_client, rename_client
 from accounts.people.invitations import NOT_ACCEPTED
+from accounts.seats import seats_of
+from accounts.sessions.devices import devices_of_client
 from config.composition.attention.listing import about_client
 from config.composition.client_list import ClientList
 from config.composition.client_month import month_of, people_of
@@ -150,8 +152,10 @@ class ClientAdmin(ClientList):
             "problems": [(each, each.says(request)) for each in problems[:PROBLEMS_SHOWN]],
             "problem_number": len(problems),
             "licence": licence,
+            "seats": seats_of(row),
             "billing_reason": billing_reason(licence) if licence else "",
             "apps": _apps_of(licence),
+            "people_over": _over_limit(licence, now=now),
             "operator_decision_ended": licence and licence.operator_decision_has_expired(at=now),
             "people": people,
             "people_number": User.objects.filter(client=row, erased_at=None).count(),
@@ -169,6 +173,13 @@ class ClientAdmin(ClientList):
             ],
             "recent_events": events_of_client(row.pk)[:EVENTS_SHOWN],
         }
+
+
+def _over_limit(licence: Licence | None, *, now: datetime) -> int:
+    """The number of people who are signed in on more devices than the licence allows."""
+    if licence is None or licence.devices is None:
+        return 0
+    return devices_of_client(licence.client_id, at=now).people_over(licence.devices)
 
 
 def _apps_of(licence: Licence | None) -> list[Explained]:

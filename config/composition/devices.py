@@ -13,11 +13,14 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from accounts.device_names import shell_of
-from accounts.models import Session
+from accounts.models import AuditEvent, Session, User
 from accounts.models.sessions import live_tokens
+from accounts.sessions.devices import ACTION as REFUSED
+from accounts.sessions.devices import devices_held
 from config.console.navigation import page_of
 from config.console.tables import Chip, Column, Link, Row, Table
 from config.platform.problems.problem import InvalidRequest
+from licensing.models import DevicesFull, Licence
 from releases.updates import FIRST_CHANNEL, ChannelOffer, channel_offer, version_of
 
 SHOWN = 10
@@ -32,6 +35,34 @@ class Device(NamedTuple):
 
     session: Any
     is_signed_in: bool
+
+
+class DeviceUse(NamedTuple):
+    """The devices that a person is signed in on, of those that the licence allows."""
+
+    used: int
+    limit: int
+    oldest_leaves: bool
+    # The latest sign-in that was refused for one more device.
+    refused_at: datetime | None
+
+    @property
+    def is_full(self) -> bool:
+        return self.used >= self.limit
+
+
+def device_use(user: User, *, now: datetime) -> DeviceUse | None:
+    """Returns a person's use of their devices; None where the licence has no limit."""
+    licence: Licence | None = getattr(user.client, "licence", None)
+    if licence is None or licence.devices is None:
+        return None
+    refused = AuditEvent.objects.filter(target_id=str(user.pk), action=REFUSED).order_by("-at")
+    return DeviceUse(
+        len(devices_held(user, at=now)),
+        licence.devices,
+        licence.devices_full == DevicesFull.OLDEST,
+        refused.values_list("at", flat=True).first(),
+    )
 
 
 def devices_of(sessions: QuerySet[Session], *, now: datetime) -> list[Device]:

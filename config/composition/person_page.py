@@ -28,7 +28,7 @@ from accounts.models import AuditEvent, Session, User
 from accounts.people.access import delete_user
 from accounts.people.operators import may_touch
 from accounts.sessions.known_places import mark_new_networks
-from config.composition.devices import devices_of, table_of
+from config.composition.devices import device_use, devices_of, table_of
 from config.composition.person_state import StateFilter, chip_of, with_state
 from config.console.actions import Result
 from config.console.base import ConsoleAdmin
@@ -163,6 +163,7 @@ class PersonAdmin(ConsoleAdmin):
             "title": f"Why can {row} call models, or not?",
             "original": row,
             **self._explained(request, row, now=timezone.now()),
+            "device_use": device_use(row, now=timezone.now()),
             **_latest_failure(request, row, now=timezone.now()),
             "notices": [*sentences_of(load_signed_out(user_id=row.pk))],
         }
@@ -221,6 +222,7 @@ class PersonAdmin(ConsoleAdmin):
             "overrides": overrides.select_related("user"),
             "alerts": Alert.objects.filter(user=row, period__gte=period.month),
             "devices": self._devices(request, row, now=now),
+            "device_use": device_use(row, now=now),
             "joined": joined(row, now=now),
             "roles": role_names(row) if row.is_staff else "",
             "stop": stop_of(row, now=now),

@@ -23,7 +23,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "Calls": "usage.usagerecord usage.runningcall usage.refusal",
         "Usage & money": "usage_and_money",
         "Latency & errors": "latency",
-        "Limits & budgets": "usage.budget usage.override usage.stop usage.alert usage.monthlyusage",
+        "Limits & budgets": "usage.budget usage.spendlimit usage.override usage.stop usage.alert usage.monthlyusage",
     },
     "Models": {"Models": "llmproxy.languagemodel", "Providers": "llmproxy.provider llmproxy.route"},
     "Releases": {
@@ -49,7 +49,7 @@ LABELS: Final = {
     "procrastinate.procrastinatejob": "Background jobs", "releases.apppin": "Pins", "releases.appversion": "Versions",
     "releases.microapp": "Apps", "releases.shellchannel": "Channels", "releases.shellrelease": "Releases",
     "settings": "Settings",
-    "telemetry.event": "Telemetry", "usage_and_money": "Usage & money",
+    "telemetry.event": "Telemetry", "usage.spendlimit": "Spending limits", "usage_and_money": "Usage & money",
 }  # fmt: skip
 # The rights for pages that are no lists; any other is open to every operator.
 RIGHTS: Final = {

@@ -1,6 +1,6 @@
 """The page of licences, and the actions that change their terms and customer."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from typing import Any
 
@@ -8,8 +8,10 @@ from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
 
-from accounts.seats import seats_used
+from accounts.seats import seats_of, seats_used
+from accounts.sessions.devices import DevicesOfClient, devices_of_client
 from config.console.actions import Action, ReasonForm, Result, TrackedForm
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import ChoiceFilter, moment
@@ -17,11 +19,15 @@ from config.console.template_tags import counted, standing
 from licensing.admin.plans import ENTITLEMENTS_HELP, AppsForm, in_words
 from licensing.admin.status import Resume, SetStatus, Suspend
 from licensing.licences import LicenceTerms, set_customer, set_terms, terms_of
-from licensing.models import Licence, Plan, Standing
+from licensing.models import DevicesFull, Licence, Plan, Standing
 
 
 class TermsForm(TrackedForm, AppsForm, forms.ModelForm):  # type: ignore[type-arg]
     plan = forms.ModelChoiceField(Plan.objects.all(), label="Plan", empty_label=None)
+    # Absent from a page of the release before.
+    devices_full = forms.ChoiceField(
+        choices=DevicesFull, label="When all are in use", required=False, initial=DevicesFull.REFUSE
+    )
     reason = ReasonForm.base_fields["reason"]
 
     class Meta:
@@ -31,6 +37,20 @@ class TermsForm(TrackedForm, AppsForm, forms.ModelForm):  # type: ignore[type-ar
         help_texts = {
             "entitlements": f"Entitlements besides those of the plan. {ENTITLEMENTS_HELP}"
         }
+
+    def clean_devices_full(self) -> str:
+        chosen: str = self.cleaned_data["devices_full"]
+        return chosen or self.instance.devices_full
+
+    def clean(self) -> dict[str, Any] | None:
+        given = super().clean()
+        limit = self.cleaned_data.get("devices")
+        if limit is not None and limit != self.instance.devices:
+            devices = devices_of_client(self.instance.client_id, at=timezone.now())
+            if said := " ".join(_effects_of_limit(limit, devices)):
+                said = f"{said} Send the form again to set it."
+                self.ask_once_more("limited", str(limit), at="devices", said=said)
+        return given
 
 
 class SetTerms(Action):
@@ -49,6 +69,10 @@ class SetTerms(Action):
             f"{counted(seats_used(target.client_id), 'seat is', 'seats are')} taken. "
             "Lowering the number disables nobody, but nobody can be added or enabled until a seat is free."
         )
+        yield (
+            "A limit of devices applies to the next sign-in of each person, and signs nobody out. "
+            "A shell without a device fingerprint takes the place of another one without."
+        )
 
     def form(
         self, target: Licence, data: Mapping[str, Any] | None, *, by: HttpRequest
@@ -65,6 +89,10 @@ class SetTerms(Action):
             if value != before[what]
         ]
         said = f"{licence.client} has the plan {licence.plan}."
+        seats = seats_of(licence.client)
+        if seats and seats.over:
+            people = counted(seats.over, "person more", "people more")
+            changed.append(f"{seats} seats are taken: {people} than seats. Nobody is disabled.")
         return Result(said, licence.client, " ".join(changed) or "Nothing has changed.")
 
 
@@ -103,7 +131,17 @@ class SetCustomer(Action):
 def _terms_in_words(licence: Licence) -> dict[str, str]:
     """The terms of a licence by the labels of their fields."""
     fields = TermsForm.base_fields
-    return {str(fields[name].label): in_words(value) for name, value in terms_of(licence).items()}
+    terms = {**terms_of(licence), "devices_full": DevicesFull(licence.devices_full).label}
+    return {str(fields[name].label): in_words(value) for name, value in terms.items()}
+
+
+def _effects_of_limit(limit: int, devices: DevicesOfClient) -> Iterator[str]:
+    """The effects of a limit of devices on the people who are signed in, in sentences; none where it has none."""
+    if over := devices.people_over(limit):
+        number, stay = counted(over, "person is", "people are"), "stays" if over == 1 else "stay"
+        yield f"{number} signed in on more than {counted(limit, 'device')}, and {stay} signed in."
+    if devices.unnamed:
+        yield f"{counted(devices.unnamed, 'shell sends', 'shells send')} no device fingerprint."
 
 
 class StatusFilter(ChoiceFilter):
@@ -141,6 +179,7 @@ class LicenceAdmin(ConsoleAdmin):
         "client",
         "plan",
         "seats_taken",
+        "devices_allowed",
         "entitlement_names",
         "status_label",
         moment("grace_until"),
@@ -153,7 +192,7 @@ class LicenceAdmin(ConsoleAdmin):
         "stripe_customer_id",
         moment("changed_at"),
     )
-    readonly_fields = ("seats_taken", "entitlement_names", "status_label")
+    readonly_fields = ("seats_taken", "devices_allowed", "entitlement_names", "status_label")
 
     def row_name(self, row: Licence) -> str:
         return str(row.client)
@@ -164,8 +203,14 @@ class LicenceAdmin(ConsoleAdmin):
 
     @admin.display(description="seats")
     def seats_taken(self, licence: Licence) -> str:
-        used = seats_used(licence.client_id)
-        return f"{used:,} taken" if licence.seats is None else f"{used:,} of {licence.seats:,}"
+        return str(seats_of(licence.client) or f"{seats_used(licence.client_id):,} taken")
+
+    @admin.display(description="devices per person")
+    def devices_allowed(self, licence: Licence) -> str:
+        if licence.devices is None:
+            return "any number"
+        when_full = licence.get_devices_full_display().lower()
+        return f"{licence.devices:,}; when all are in use: {when_full}"
 
     @admin.display(description="entitlements")
     def entitlement_names(self, licence: Licence) -> str:

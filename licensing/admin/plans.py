@@ -32,18 +32,20 @@ class AppsForm(forms.BaseForm):
         given = super().clean()
         slugs = {*(self.cleaned_data.get("entitlements") or [])}
         slugs -= {*(self.initial.get("entitlements") or [])}
-        unknown = sorted(slugs & extensions().unknown_apps(slugs))
-        # The field that was shown last time, with what it warned of.
-        if unknown and self.data.get("unknown") != " ".join(unknown):
-            field = forms.CharField(widget=forms.HiddenInput, initial=" ".join(unknown))
-            self.fields["unknown"] = field
-            data: Any = copy(self.data)
-            data["unknown"] = " ".join(unknown)
-            self.data = data
+        if unknown := sorted(slugs & extensions().unknown_apps(slugs)):
             names = ", ".join(unknown)
             said = f"No app is called {names}. Send the form again if it is not published yet."
-            self.add_error("entitlements", said)
+            self.ask_once_more("unknown", " ".join(unknown), at="entitlements", said=said)
         return given
+
+    def ask_once_more(self, hidden: str, value: str, *, at: str, said: str) -> None:
+        """Refuses the form at a field, unless its hidden field says that it was shown with this value before."""
+        self.fields[hidden] = forms.CharField(widget=forms.HiddenInput, initial=value)
+        if self.data.get(hidden) != value:
+            data: Any = copy(self.data)
+            data[hidden] = value
+            self.data = data
+            self.add_error(at, said)
 
 
 class PlanForm(AppsForm, forms.ModelForm):  # type: ignore[type-arg]

@@ -8,6 +8,7 @@ from llmproxy.calls import outbox
 from llmproxy.calls.estimating import estimate_of
 from llmproxy.catalogue.choosing import Choice, able_targets, choose
 from llmproxy.catalogue.readiness import taken_target
+from llmproxy.catalogue.spending import affordable
 from llmproxy.dialects.protocol import Target
 from llmproxy.prompts.estimates import Estimate, least_tokens
 from llmproxy.requests import thinking_budgets
@@ -49,7 +50,8 @@ def admit(
     assert caller.client_id is not None
     outbox.check_room()
     model = choose(request.model, surface=request.surface, caller=caller)
-    able, plan = able_targets(model.targets, request), PlanCaps.of(caller)
+    targets = affordable(model.targets, caller=caller, now=now)
+    able, plan = able_targets(targets, request), PlanCaps.of(caller)
     wanted = model.output_limit if request.output_wanted is None else request.output_wanted
     limit = min(wanted, model.output_limit)
     thinking_budgets.check(request.members, wanted=wanted, limit=limit)

@@ -22,6 +22,7 @@ from licensing.permissions import check_licence
 from llmproxy.calls.estimating import estimate_of
 from llmproxy.catalogue.choosing import check_plan, choice_of, known_model, surfaces_of
 from llmproxy.catalogue.readiness import ready_target, shown
+from llmproxy.catalogue.spending import affordable, reached_limits
 from llmproxy.keys.authentication import check_key
 from llmproxy.keys.personal_keys import holder_of_row
 from llmproxy.models import LanguageModel, PersonalKey
@@ -75,8 +76,9 @@ class Explanation:
 
     @property
     def shown(self) -> list[Check]:
-        """Without the routes where they are well: the provider says more of them."""
-        return [each for each in self.checks if each.problem or each.rule != "route"]
+        """Without the routes where they are well, of which the provider says more, and spending limits."""
+        quiet = {"route", "spending"}
+        return [each for each in self.checks if each.problem or each.rule not in quiet]
 
     def run(self, rule: str, read: Any, check: Callable[[], R]) -> R | None:
         """Runs a rule; what it returns stands for what it read, where that is not given."""
@@ -163,6 +165,10 @@ def _run_model(found: Explanation, caller: Caller, needs: Needs, *, now: datetim
     if choice is None:
         return needs
     targets = choice.targets
+    reached = reached_limits(caller)
+    limits = [(each, until) for each in reached if (until := each.stopped_until(now))]
+    left = found.run("spending", limits, partial(affordable, targets, caller=caller, now=now))
+    targets = left or targets
     cools = [(each.provider, shown(each.route, now=now)) for each in targets]
     ready = partial(ready_target, targets, is_only=len(targets) == 1, now=now, is_dry=True)
     found.run("provider", cools, ready)

@@ -2,13 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.db.models import Count
 from django.http import HttpRequest
 
-from accounts.device_names import SHELL
+from accounts.device_names import shell_of
 from accounts.models import Client, Session
 from config.console.actions import Action, Preview, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin
@@ -16,7 +18,8 @@ from config.console.lists.columns import moment
 from config.platform.text.versions import MAX_LENGTH
 from licensing import notices
 from licensing.callers import Caller
-from licensing.models import ServiceNotice, ShellNotice
+from licensing.models import Licence, ServiceNotice, ShellNotice
+from licensing.models.notices import MAX_MESSAGE
 from licensing.notices import is_below
 from releases import levers
 from releases.models import ShellChannel
@@ -66,22 +69,33 @@ class SetMinimum(Lever):
         return {"minimum": notice_of(target).minimum_version}
 
     def do(
-        self, target: Client | ServiceNotice, *, minimum: str, seen: str, reason: str, **given: Any
+        self,
+        target: Client | ServiceNotice,
+        *,
+        minimum: str,
+        seen: str,
+        reason: str,
+        now: datetime,
+        **given: Any,
     ) -> Result | Preview:
         if minimum and seen != minimum:
             levers.check_minimum(licence_id=licence_of(target), minimum=minimum)
             form = MinimumForm(initial={"minimum": minimum, "seen": minimum, "reason": reason})
+            client = target if isinstance(target, Client) else None
+            locked = locked_by(minimum, client, now=now)
             shown: dict[str, Any] = {
                 "minimum": minimum,
-                "client": target if isinstance(target, Client) else None,
+                "client": client,
+                "locked": locked,
+                "number": sum(number for _, number in locked),
+                "lost": levers.platforms_without_update(licence_id=licence_of(target)),
             }
-            shown["locked"] = locked_by(minimum, target) if isinstance(target, Client) else ()
             button = f"Set the minimum to {minimum}"
             return Preview(
                 form=form, template="admin/console/minimum.html", shown=shown, button=button
             )
         levers.set_minimum_version(
-            licence_id=licence_of(target), minimum=minimum, reason=reason, **given
+            licence_id=licence_of(target), minimum=minimum, reason=reason, now=now, **given
         )
         said = f"has the minimum version {minimum}" if minimum else "has no minimum version"
         return self.done(target, f"{named(target)} {said}.")
@@ -136,7 +150,7 @@ class MessageForm(ReasonForm):
     text = forms.CharField(
         label="Message",
         required=False,
-        max_length=500,
+        max_length=MAX_MESSAGE,
         widget=forms.Textarea(attrs={"rows": 3}),
         help_text="Plain text. Empty: no message.",
     )
@@ -185,23 +199,44 @@ def named(target: Client | ServiceNotice) -> str:
 
 
 def sentences_of(caller: Caller) -> Iterator[str]:
-    """The notice in the caller's licence status, in sentences; none without one."""
+    """The notice in the caller's licence status, in sentences that say whose it is; none without one."""
+    own = Licence.objects.filter(client=caller.client_id).first()
+    if own is None:
+        return
+
+    def whose(is_own: object) -> str:
+        return f"set for {caller.client_name if is_own else levers.ALL}"
+
     if minimum := caller.minimum_version:
-        yield f"Below version {minimum} it shows its update screen alone."
+        set_for = whose(own.minimum_version)
+        yield f"Below version {minimum} it shows its update screen alone ({set_for})."
     if shell := caller.shell:
         channel = shell.get("channel", "its own channel")
         pin = f", pinned to {shell['version']}" if "version" in shell else ""
-        yield f"It updates from {channel}{pin}."
+        yield f"It updates from {channel}{pin} ({whose(levers.has_source(own))})."
+    pinned = levers.Source.of(own, notices.service_notice()).pin
+    if pinned and "version" not in (shell or {}):
+        yield f"Its pin to {pinned} does not apply: the minimum version is above it."
     if message := caller.message:
-        yield f"It shows: “{message['text']}” ({message['level']})."
+        end = (
+            f", until {datetime.fromisoformat(message['until']):%-d %B %Y %H:%M} UTC"
+            if "until" in message
+            else ""
+        )
+        set_for = whose(str(own.message_id) == message["id"])
+        yield f"It shows: “{message['text']}” ({message['level']}{end}; {set_for})."
 
 
-def locked_by(minimum: str, client: Client) -> list[tuple[str, int]]:
-    """The versions below a minimum that a client's people signed in with, and how many sessions last on each."""
-    agents = Session.objects.filter(user__client=client, ended_at=None).values_list(
-        "agent", flat=True
-    )
-    versions = Counter(found[1] if (found := SHELL.match(agent)) else "" for agent in agents)
+def locked_by(minimum: str, client: Client | None, *, now: datetime) -> list[tuple[str, int]]:
+    """The versions below a minimum that people have signed in with, and how many sessions last on each.
+
+    Of a client, or of all clients (None) without a minimum of their own.
+    """
+    rows = Session.objects.live(at=now).order_by()
+    of = {"user__client": client} if client else {"user__client__licence__minimum_version": ""}
+    versions: Counter[str] = Counter()
+    for agent, number in rows.filter(**of).values_list("agent").annotate(number=Count("pk")):
+        versions[shell_of(agent)[0]] += number
     return [(each, number) for each, number in versions.most_common() if is_below(each, minimum)]
 
 

@@ -2,16 +2,19 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from itertools import combinations_with_replacement
 from typing import Any
 
 import pytest
 from django.core.cache import cache
 from django.db import connection, transaction
+from django.urls import reverse
+from procrastinate.contrib.django.models import ProcrastinateJob
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
-from accounts.models import Client, User
+from accounts.models import AuditEvent, Client, User
 from accounts.people.access import MovedMeanwhile, disable, enable
 from accounts.people.clients import set_alert_email
 from accounts.people.erasure import erase_user
@@ -20,15 +23,19 @@ from accounts.people.invitations import emails_in, invite
 from accounts.people.users import add_user, move_user
 from accounts.seats import SeatsExhausted, seats_used
 from config.composition.attention.listing import items
+from config.composition.attention.notifying import notify
 from licensing.licences import create_client, set_terms
 from licensing.models import Licence, Plan
+from tests.accounts.people.test_password_links import INVITATION, sent, use
 from tests.accounts.test_access_races import until_somebody_waits
 from tests.conftest import Browser
+from tests.console.test_watch import beat
 from tests.races import race
 
 How = dict[str, Any]
 Door = Callable[[str], Any]
 RACERS = 20
+HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
@@ -123,6 +130,26 @@ def test_a_list_of_people_is_added_whole_or_not_at_all(acme: Client, how: How) -
 
 
 @pytest.mark.django_db
+def test_whoever_was_invited_takes_no_second_seat(
+    acme: Client, how: How, now: Any, settings: Any
+) -> None:
+    """An invitation is asked for again and accepted at a full licence (sbomify/sbomify#1622, langgenius/dify#38995)."""
+    settings.BASE_URL = "https://shell.test"
+    set_seats(acme, 2, how)
+    add_user(email="ada@acme.test", client=acme, **how)
+    invite(named=emails_in("ben@acme.test"), client=acme, **how)
+    again = invite(named=emails_in("ada@acme.test, ben@acme.test"), client=acme, **how)
+    assert (again.added, again.invited) == (0, 2)
+    ben = User.objects.get(email="ben@acme.test")
+    use(sent(ben, now=now, kind=INVITATION), now=now)
+    assert seats_used(acme.pk) == 2
+    assert not AuditEvent.objects.filter(action="client:seat_refused").exists()
+    with pytest.raises(SeatsExhausted) as refused:
+        invite(named=emails_in("ada@acme.test, cem@acme.test"), client=acme, **how)
+    assert "2 of 2 seats are taken. 1 more seat is needed" in refused.value.detail
+
+
+@pytest.mark.django_db
 def test_a_refused_seat_is_an_item_of_attention_until_one_is_free(
     acme: Client, operator: User, how: How, now: Any
 ) -> None:
@@ -140,8 +167,62 @@ def test_a_refused_seat_is_an_item_of_attention_until_one_is_free(
     with pytest.raises(SeatsExhausted):
         add_user(email="ben@acme.test", client=acme, **how)
     assert told() == ["Acme Ltd"]
+    cache.clear()
+    assert told() == ["Acme Ltd"]
     set_seats(acme, 2, how)
     assert told() == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("door", ["adding", "inviting", "importing", "moving", "enabling"])
+def test_a_refusal_at_each_door_is_on_record_once_a_day(
+    acme: Client, how: How, now: Any, door: str
+) -> None:
+    names = ["ada", "ben", "cem", "dea"]
+    arrange(acme, how, names)
+    set_seats(acme, 1, how)
+    doors(acme, how)[door]("ada")
+    for name, at in (("ben", now), ("cem", now + 23 * HOUR), ("dea", now + 25 * HOUR)):
+        with pytest.raises(SeatsExhausted):
+            doors(acme, {**how, "now": at})[door](name)
+    events = AuditEvent.objects.filter(action="client:seat_refused").order_by("at")
+    assert [(each.target_id, each.at, each.after) for each in events] == [
+        (str(acme.pk), at, {"seats": 1, "used": 1}) for at in (now, now + 25 * HOUR)
+    ]
+
+
+@pytest.mark.django_db
+def test_a_refusal_in_the_console_is_on_record_though_nothing_is_changed(
+    console: Browser, acme: Client, how: How
+) -> None:
+    set_seats(acme, 1, how)
+    page = reverse("admin:accounts_client_invite", args=[acme.pk])
+    answer = console.post(page, {"emails": "ada@acme.test, ben@acme.test"})
+    assert "0 of 1 seats are taken. 1 more seat is needed" in answer.content.decode()
+    assert seats_used(acme.pk) == 0
+    assert AuditEvent.objects.get(action="client:seat_refused").actor != ""
+
+
+@pytest.mark.django_db
+def test_a_refused_seat_is_mailed_when_it_begins_and_when_it_ends(
+    acme: Client, how: How, now: Any
+) -> None:
+    def mailed() -> list[str]:
+        notify(now=now)
+        jobs = ProcrastinateJob.objects.filter(task_name="mail.send").order_by("id")
+        subjects = [each.args["subject"] for each in jobs]
+        return [each for each in subjects if "seat" in each]
+
+    beat(now)
+    set_seats(acme, 1, how)
+    add_user(email="ada@acme.test", client=acme, **how)
+    assert mailed() == []
+    for _ in range(2):
+        with pytest.raises(SeatsExhausted):
+            add_user(email="ben@acme.test", client=acme, **how)
+        assert mailed() == ["A client has no free seat"]
+    set_seats(acme, 2, how)
+    assert mailed() == ["A client has no free seat", "Over: A client has no free seat"]
 
 
 @pytest.mark.django_db
@@ -258,4 +339,5 @@ def test_twenty_at_once_take_the_last_seat_once(
     assert {type(each) for each in refused} == {SeatsExhausted}
     assert len(refused) == RACERS - 1
     assert seats_used(acme.pk) == 1
-    cache.clear()
+    assert AuditEvent.objects.filter(action="client:seat_refused").count() == 1
+    ProcrastinateJob.objects.all().delete()

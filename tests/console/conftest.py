@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 from uuid import uuid4
@@ -32,7 +32,7 @@ from releases.models import Publication, ShellArtifact, ShellChannel, ShellRelea
 from telemetry.models import Event
 from tests.conftest import PASSWORD
 from tests.triggers import without_triggers
-from usage.models import Alert, MonthlyUsage, UsageRecord
+from usage.models import Alert, MonthlyUsage, SpendLimit, UsageRecord
 from usage.overrides import Allowance, grant_override
 from usage.periods import Period
 
@@ -98,6 +98,10 @@ def world(
         cap=500_000,
         noticed_at=now,
         told_at=now,
+    )
+    today = now.astimezone(UTC).date()
+    SpendLimit.objects.create(
+        provider="elsewhere", daily=9, day=today, month=today.replace(day=1), counted_at=now
     )
     _connect(people[0], now)
     _make_key(people[0], now)

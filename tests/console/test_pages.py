@@ -44,7 +44,7 @@ MOST_QUERIES_OF_A_LIST = 9
 # The page that erases counts each kind of rows.
 MOST_QUERIES_OF_A_ROW = 21
 # Of a person, the rules that admit calls are run dry, each with what it reads.
-MOST_QUERIES_OF_A_PERSON = 34
+MOST_QUERIES_OF_A_PERSON = 35
 # What needs attention of clients: one query finds the kinds that have rows, and each of those takes one or a few.
 MOST_QUERIES_OF_PROBLEMS = 8
 CLIENTS = "/admin/accounts/client/"

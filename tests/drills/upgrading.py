@@ -73,6 +73,11 @@ JOBS = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'failed'"
 WAITING = """
 SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing') AND coalesce(scheduled_at, now()) <= now()
 """
+# Set on the new schema, while processes of the release before go on.
+LEVERS = (
+    "UPDATE licensing_licence SET seats = 1, minimum_version = '0.0.1', shell_version = '2.0.1'"
+)
+OF_LEVERS = {"seats", "minimum_version", "shell"}
 AUDIT = "SELECT count(*), coalesce(min(id), 0) FROM accounts_auditevent"
 
 
@@ -198,6 +203,19 @@ class Upgrade:
             page = self.browser.get(path)
             assert (page.status_code, "/login/" in page.url) == (200, False), page.url
 
+    def use_both(self) -> None:
+        """Does the same while processes of both releases serve: tokens of one are good at the other."""
+        self.use_all()
+        both = sorted(self.instances, key=lambda port: self.instances[port][1] == ROOT)
+        for first, then in (both, both[::-1]):
+            shell, other = Shell(f"http://{HOST}:{first}"), Shell(f"http://{HOST}:{then}")
+            given = shell.login(self.demo["email"], self.demo["password"]).json()
+            assert other.refresh(given["refresh"]).status_code == 200
+            status = other.get("/v1/license/status").json()
+            assert status["status"] == "active"
+            told = OF_LEVERS & status.keys()
+            assert told == (OF_LEVERS if self.instances[then][1] == ROOT else set())
+
     def one(self, query: str) -> Any:
         with psycopg.connect(self.database.url) as connection:
             row = connection.execute(query).fetchone() or ()
@@ -296,11 +314,13 @@ def drill(stage: Upgrade, *, people: int, instances: int, restarts: int) -> None
         said = stage.migrate()
         assert "trying again" in said
         assert "accounts.0033_emails_have_one_form... OK" in said
+        with psycopg.connect(stage.database.url) as owner:
+            owner.execute(LEVERS)
         stage.phase("the release before on the new schema")
         stage.use_all()
         stage.begin("side by side")
         stage.work(ROOT)
-        stage.replace(ROOT, meanwhile=stage.use_all)
+        stage.replace(ROOT, meanwhile=stage.use_both)
         for number in range(restarts):
             how = (signal.SIGTERM, signal.SIGHUP)[number % 2]
             stage.begin(f"restart {number + 1} by {how.name}")

@@ -29,6 +29,7 @@ def told(user: User) -> dict[str, object]:
         billing_status="grace",
         billing_grace_until=GRACE,
         seats=21,
+        devices=22,
         minimum_version="1.2.0",
     )
     User.objects.update(epoch=3)
@@ -52,6 +53,7 @@ def told(user: User) -> dict[str, object]:
         "daily_tokens": 1_003,
         "cached_input_percent": 14,
         "seats": 21,
+        "devices": 22,
         "notice": '{"minimum_version": "1.2.0"}',
         "catalogue_version": plan.catalogue_version,
         "key": None,

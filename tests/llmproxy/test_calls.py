@@ -275,6 +275,7 @@ class TestAdmission:
         assert caller.session_id is not None
         same = load_caller(user_id=caller.user_id, session_id=caller.session_id)
         assert same is not None
+        self.admitted(same, now)
         with django_assert_num_queries(1):
             assert self.admitted(same, now).admission.model.name == settings.LLM_DEFAULT_MODEL
         LanguageModel.objects.create(name="small", provider_name="s", output_limit=50)
@@ -302,7 +303,7 @@ class TestAdmission:
         assert self.admitted(caller, now).admission.model.targets[0].model == "x"
 
     def refuse_large(self, caller: Caller, now: datetime, text: str) -> Problem:
-        """The refusal of a large call; three queries read the model and its provider, and another found the refusal."""
+        """The refusal of a large call; four queries read the catalogue, and another found the refusal."""
         chat = parse({"messages": [{"role": "user", "content": text}]}, stream=False)
         with (
             CaptureQueriesContext(connection) as queries,
@@ -310,7 +311,7 @@ class TestAdmission:
         ):
             admit(caller=caller, request=chat, request_id="", now=now, size=8_000_000)
         writes = [query for query in queries if "usage_alert" in query["sql"]]
-        assert len(queries) - len(writes) == 4
+        assert len(queries) - len(writes) == 5
         return refused.value
 
     def test_a_large_call_that_cannot_pass_is_refused_uncounted(

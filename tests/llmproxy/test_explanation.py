@@ -215,7 +215,7 @@ def test_a_call_that_no_rule_refuses_is_admitted(scene: Scene) -> None:
     found = explain(user=scene.user, now=scene.now, model=MODEL)
     assert found.failing is None
     rules = [each.rule for each in found.checks]
-    order = "account session client key licence rate model plan route provider stop budget caps day"
+    order = "account session client key licence rate model plan route spending provider stop budget caps day"
     assert rules == [*order.split(), "running"]
     caller = load_caller(user_id=scene.user.pk, session_id=Session.objects.get().pk)
     assert caller is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+import requests
 
 from accounts.models import Session
 from licensing.models import Licence
@@ -30,7 +31,12 @@ def door(service: Service) -> Iterator[Door]:
 
 
 def ran(
-    *command: str | Path, door: Door, person: Person, password: str = PASSWORD, **others: str
+    *command: str | Path,
+    door: Door,
+    person: Person,
+    password: str = PASSWORD,
+    is_refused: bool = False,
+    **others: str,
 ) -> str:
     who = {"BASE_URL": door.url, "EMAIL": person.email, "PASSWORD": password, **others}
     done = subprocess.run(
@@ -41,7 +47,8 @@ def ran(
         timeout=120,
         check=False,
     )
-    assert done.returncode == (0 if password == PASSWORD else 1), done.stdout + done.stderr
+    fails = is_refused or password != PASSWORD
+    assert done.returncode == fails, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
@@ -63,6 +70,27 @@ def assert_a_whole_session(told: str, door: Door, person: Person, database: Data
         (session,) = Session.objects.filter(user_id=person.id)
         assert session.ended_by == Session.Ended.LOGOUT
         assert Event.objects.filter(client_id=person.client_id).count() == 1
+
+
+def assert_a_choice_of_devices(
+    command: Sequence[str | Path], door: Door, person: Person, database: Database
+) -> None:
+    """Refused one more device, a shell lists those that are signed in; its person signs one of them out."""
+    body = {"email": person.email, "password": PASSWORD, "device_fp": "desk-7"}
+    requests.post(f"{door.url}/v1/auth/login", json=body, timeout=60).raise_for_status()
+    with database.rows():
+        Licence.objects.filter(client=person.client_id).update(devices=1)
+    for wrong in ({}, {"SIGN_OUT": "another"}):
+        told = ran(*command, door=door, person=person, is_refused=True, **wrong)
+        assert "device: desk-7" in told
+        assert "device_limit_reached" in told
+        assert "Traceback" not in told
+    told = ran(*command, door=door, person=person, SIGN_OUT="desk-7")
+    assert "device: desk-7" in told
+    assert "signed out: true" in told.lower()
+    with database.rows():
+        desk = Session.objects.get(user_id=person.id, device_fp="desk-7")
+        assert desk.ended_by == Session.Ended.LOGOUT
 
 
 def assert_an_update_screen(
@@ -100,6 +128,7 @@ def test_an_example_survives_a_lost_answer(
     refused = ran(*command, door=door, person=person, password="not this one")
     assert "invalid_credentials" in refused
     assert "Traceback" not in refused
+    assert_a_choice_of_devices(command, door, person, database)
     assert_an_update_screen(command, door, person, database)
 
 
@@ -123,4 +152,5 @@ def test_the_typed_example_survives_a_lost_answer(
     assert_a_whole_session(ran(*command, door=door, person=person), door, person, database)
     refused = ran(*command, door=door, person=person, password="not this one")
     assert refused.startswith("invalid_credentials: ")
+    assert_a_choice_of_devices(command, door, person, database)
     assert_an_update_screen(command, door, person, database)

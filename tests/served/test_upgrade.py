@@ -22,7 +22,8 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from accounts.models import User
 from accounts.people.email_forms import fill_email_forms, one_mailbox_is_one_person
-from licensing.models import Plan
+from accounts.sessions.devices import devices_held
+from licensing.models import Licence, Plan
 from llmproxy.models import Provider as ProviderRow
 from tests.served.browser import Browser
 from tests.served.corpus import Provider
@@ -190,6 +191,25 @@ def test_tokens_of_that_release_go_on(upgraded: Upgraded) -> None:
     assert shell.post("/v1/auth/refresh", unused).status_code == 200
     answer = shell.refresh(keyed["refresh"], key=keyed["key"])
     assert (answer.status_code, answer.json()["refresh"]) == (200, keyed["successor"])
+
+
+def test_sessions_of_that_release_go_on_under_a_limit_of_devices(upgraded: Upgraded) -> None:
+    """They have no fingerprint that a shell of before would send again: none is locked out, and no number grows."""
+    first, second = upgraded.signed_in(), upgraded.signed_in()
+    with upgraded.database.rows():
+        user = User.objects.get(email=upgraded.before["demo"]["email"])
+        before = len(devices_held(user, at=timezone.now()))
+        Licence.objects.filter(client=user.client_id).update(devices=1)
+    try:
+        for shell in (first, second):
+            assert shell.refresh().status_code == 200
+        status = upgraded.signed_in().get("/v1/license/status").json()
+        assert (status["status"], status["devices"]) == ("active", 1)
+        with upgraded.database.rows():
+            assert len(devices_held(user, at=timezone.now())) == before > 1
+    finally:
+        with upgraded.database.rows():
+            Licence.objects.update(devices=None)
 
 
 def test_the_ledger_of_that_release_is_kept_with_its_left_attempt(upgraded: Upgraded) -> None:

@@ -3,6 +3,7 @@ from usage.models.latency import HourLatency
 from usage.models.overrides import Override, Stop
 from usage.models.records import RunningCall, UsageRecord, UsageRecordQuerySet
 from usage.models.refusals import Refusal
+from usage.models.spend_limits import SpendLimit
 from usage.models.totals import (
     CountedMonth,
     DailyUsage,
@@ -25,6 +26,7 @@ __all__ = (
     "Override",
     "Refusal",
     "RunningCall",
+    "SpendLimit",
     "Stop",
     "UsageRecord",
     "UsageRecordQuerySet",

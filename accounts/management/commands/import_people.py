@@ -11,6 +11,7 @@ from accounts.management.terminal import refusals_as_errors
 from accounts.models import Client
 from accounts.people.clients import find_client
 from accounts.people.importing import import_people, preview, read
+from accounts.seats import lacking
 
 
 class Command(BaseCommand):
@@ -66,6 +67,8 @@ class Command(BaseCommand):
         new = sum(each.fate.is_new for each in verdicts)
         if faults := sum(each.fate.is_fault for each in verdicts):
             raise CommandError(f"{faults} lines have faults, so nobody would be added.")
+        if no_seats := lacking(client, number=new):
+            raise CommandError(f"{new} are new, so nobody would be added: {no_seats}")
         self.stdout.write(
             f"import_people: {new} would be added, {len(verdicts) - new} left as they are"
         )

@@ -189,7 +189,7 @@ class InternalError(Problem):
 
 
 class RefusedUntil(Problem):
-    """429 until an instant, in seconds and as a time. Subclasses name the limit."""
+    """A refusal until an instant, in seconds and as a time. Subclasses name the limit; most are a 429."""
 
     code = "rate_limited"
     status = 429

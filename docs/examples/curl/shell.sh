@@ -25,8 +25,20 @@ keep() {
 
 # Sign in. (A password with a quote or a backslash wants escaping.)
 : >"$FOLDER/authorization"
-printf '{"email": "%s", "password": "%s"}' "$EMAIL" "$PASSWORD" |
-  call POST /v1/auth/login --data-binary @- >"$FOLDER/pair" || { cat "$FOLDER/pair" >&2; exit 1; }
+sign_in() {
+  printf '{"email": "%s", "password": "%s"%s}' "$EMAIL" "$PASSWORD" "$1" |
+    call POST /v1/auth/login --data-binary @- >"$FOLDER/pair"
+}
+if ! sign_in ''; then
+  # A problem is written with blanks.
+  sed -i -e 's/": /":/g' -e 's/, "/,"/g' "$FOLDER/pair"
+  # With no device free a shell lists them, and its person chooses one: here by its name in SIGN_OUT.
+  if [ "$(member code <"$FOLDER/pair")" = device_limit_reached ]; then
+    grep -o '"device":"[^"]*"' "$FOLDER/pair" | sed 's/"device":"\(.*\)"/device: \1/'
+    chosen=$(grep -o "\"id\":\"[^\"]*\",\"device\":\"${SIGN_OUT:-none}\"" "$FOLDER/pair" | head -n 1 | member id) || true
+  fi
+  [ -n "${chosen:-}" ] && sign_in ", \"end_session\": \"$chosen\"" || { cat "$FOLDER/pair" >&2; exit 1; }
+fi
 keep
 
 # Read the licence, and keep its tag: curl stores it and sends it back by itself. 304 means that nothing has changed.

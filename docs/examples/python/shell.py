@@ -26,7 +26,7 @@ class Refused(Exception):
     """A problem that the service answered; ``code`` says which."""
 
     def __init__(self, problem: dict[str, Any]) -> None:
-        self.code = problem["code"]
+        self.code, self.problem = problem["code"], problem
         super().__init__(problem["detail"])
 
 
@@ -42,8 +42,9 @@ class Shell:
         self._refreshing = threading.Lock()
         self._known: tuple[str, dict[str, Any]] | None = None
 
-    def sign_in(self, email: str, password: str) -> None:
-        body = {"email": email, "password": password}
+    def sign_in(self, email: str, password: str, end_session: str | None = None) -> None:
+        """After ``device_limit_reached``, ``end_session`` is the ``id`` of the device to sign out for this one."""
+        body = {"email": email, "password": password, "end_session": end_session}
         self._take(_read(self._http.post(self._at("/v1/auth/login"), json=body, timeout=PATIENCE)))
 
     def token(self) -> str:
@@ -163,12 +164,28 @@ def _order(version: str) -> tuple[Any, ...]:
     return [int(each) for each in core.split(".")], not pre, parts if pre else []
 
 
+def sign_in(shell: Shell, email: str, password: str) -> None:
+    """Signs in. With no device free a shell lists them, and its person chooses one: here by its name in SIGN_OUT."""
+    try:
+        shell.sign_in(email, password)
+    except Refused as refused:
+        if refused.code != "device_limit_reached":
+            raise
+        devices = refused.problem["devices"]
+        for each in devices:
+            print(f"device: {each['device'] or 'unnamed'}, last used {each['last_used_at']}")
+        chosen = [each["id"] for each in devices if each["device"] == os.environ.get("SIGN_OUT")]
+        if not chosen:
+            raise
+        shell.sign_in(email, password, end_session=chosen[0])
+
+
 def main() -> None:
     keychain: list[Kept] = [None]
     base_url = os.environ.get("BASE_URL", "http://127.0.0.1:8000")
     shell = Shell(base_url, keychain[-1], lambda kept: keychain.append(kept and {**kept}))
 
-    shell.sign_in(os.environ["EMAIL"], os.environ["PASSWORD"])
+    sign_in(shell, os.environ["EMAIL"], os.environ["PASSWORD"])
     first = shell.licence()
     print(f"licence: {first['status']}, apps: {' '.join(first['entitlements'])}")
 

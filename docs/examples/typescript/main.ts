@@ -1,15 +1,29 @@
 // A session of a shell: BASE_URL, EMAIL, PASSWORD and VERSION in the environment say where, who and what.
 import { isBelow, type Kept, Refused, Shell } from "./shell.js";
 
-const { BASE_URL = "http://127.0.0.1:8000", EMAIL = "", PASSWORD = "", VERSION = "1.0.0" } = process.env;
+const { BASE_URL = "http://127.0.0.1:8000", EMAIL = "", PASSWORD = "", VERSION = "1.0.0", SIGN_OUT } = process.env;
 let keychain: Kept | undefined;
 
 const shell = new Shell(BASE_URL, keychain, async (kept) => {
   keychain = kept;
 });
 
+/** With no device free a shell lists them, and its person chooses one: here by its name in SIGN_OUT. */
+async function signIn(): Promise<void> {
+  try {
+    await shell.signIn(EMAIL, PASSWORD);
+  } catch (refused) {
+    if (!(refused instanceof Refused) || refused.problem.code !== "device_limit_reached") throw refused;
+    const devices = refused.problem.devices ?? [];
+    for (const each of devices) console.log(`device: ${each.device || "unnamed"}, last used ${each.last_used_at}`);
+    const chosen = devices.find((each) => each.device === SIGN_OUT);
+    if (!chosen) throw refused;
+    await shell.signIn(EMAIL, PASSWORD, chosen.id);
+  }
+}
+
 try {
-  await shell.signIn(EMAIL, PASSWORD);
+  await signIn();
   const first = await shell.licence();
   console.log(`licence: ${first.status}, apps: ${first.entitlements.join(" ")}`);
 

@@ -4,6 +4,8 @@ import type { components, paths } from "./schema.js";
 
 export type Schemas = components["schemas"];
 export type Licence = Schemas["LicenceStatus"];
+/** A device that the person is signed in on, as `device_limit_reached` lists them. */
+export type Device = NonNullable<Schemas["DeviceLimitReachedProblem"]["devices"]>[number];
 
 /** What outlives the process. Keep it in the system's keychain, and write it before `keep` returns. */
 export interface Kept {
@@ -14,7 +16,7 @@ export interface Kept {
 
 /** A problem that the service answered; `problem.code` says which. */
 export class Refused extends Error {
-  constructor(readonly problem: { code: string; detail: string }) {
+  constructor(readonly problem: { code: string; detail: string; devices?: Device[] }) {
     super(problem.detail);
   }
 }
@@ -59,8 +61,9 @@ export class Shell {
     this.api.use(signed);
   }
 
-  async signIn(email: string, password: string): Promise<void> {
-    const { data, error } = await this.api.POST("/v1/auth/login", { body: { email, password } });
+  /** After `device_limit_reached`, `end_session` is the `id` of the device to sign out for this one. */
+  async signIn(email: string, password: string, end_session: string | null = null): Promise<void> {
+    const { data, error } = await this.api.POST("/v1/auth/login", { body: { email, password, end_session } });
     if (error) throw new Refused(error);
     await this.take(data);
   }

@@ -13,7 +13,7 @@ use shell::{Failure, Kept, Shell};
 async fn main() {
     match session().await {
         Ok(()) => (),
-        Err(Failure::Refused { code, detail }) => {
+        Err(Failure::Refused { code, detail, .. }) => {
             eprintln!("{code}: {detail}");
             std::process::exit(1);
         }
@@ -30,7 +30,7 @@ async fn session() -> Result<(), Failure> {
     let written = keychain.clone();
     let shell = Shell::new(&base_url, None, move |kept| *written.lock().unwrap() = kept.cloned())?;
 
-    shell.sign_in(&var("EMAIL").unwrap_or_default(), &var("PASSWORD").unwrap_or_default()).await?;
+    sign_in(&shell).await?;
     let first = shell.licence().await?;
     println!("licence: {}", first["status"].as_str().unwrap_or_default());
 
@@ -66,4 +66,24 @@ async fn session() -> Result<(), Failure> {
     shell.log_out().await?;
     println!("signed out: {}", keychain.lock().unwrap().is_none());
     Ok(())
+}
+
+/// Signs in. With no device free a shell lists them, and its person chooses one: here by its name in SIGN_OUT.
+async fn sign_in<K: Fn(Option<&Kept>)>(shell: &Shell<K>) -> Result<(), Failure> {
+    let (email, password) = (var("EMAIL").unwrap_or_default(), var("PASSWORD").unwrap_or_default());
+    let refused = match shell.sign_in(&email, &password, None).await {
+        Ok(()) => return Ok(()),
+        Err(refused) => refused,
+    };
+    if let Failure::Refused { devices, .. } = &refused {
+        for each in devices {
+            let shown = |name: &str| each[name].as_str().unwrap_or_default();
+            println!("device: {}, last used {}", shown("device"), shown("last_used_at"));
+        }
+        let wanted = var("SIGN_OUT").ok();
+        if let Some(chosen) = devices.iter().find(|each| wanted.is_some() && each["device"].as_str() == wanted.as_deref()) {
+            return shell.sign_in(&email, &password, chosen["id"].as_str()).await;
+        }
+    }
+    Err(refused)
 }

@@ -23,7 +23,8 @@ pub struct Kept {
 /// A problem that the service answered, by its code, or a network that failed.
 #[derive(Debug)]
 pub enum Failure {
-    Refused { code: String, detail: String },
+    /// `devices` has those that `device_limit_reached` lists: `id`, `device`, `last_used_at`.
+    Refused { code: String, detail: String, devices: Vec<Value> },
     Unreachable(reqwest::Error),
 }
 
@@ -57,8 +58,9 @@ impl<K: Fn(Option<&Kept>)> Shell<K> {
         Ok(Shell { base_url: base_url.into(), http, tokens, licence, keep })
     }
 
-    pub async fn sign_in(&self, email: &str, password: &str) -> Result<(), Failure> {
-        let body = json!({ "email": email, "password": password });
+    /// After `device_limit_reached`, `end_session` is the `id` of the device to sign out for this one.
+    pub async fn sign_in(&self, email: &str, password: &str, end_session: Option<&str>) -> Result<(), Failure> {
+        let body = json!({ "email": email, "password": password, "end_session": end_session });
         let pair = read(self.at(Method::POST, "/v1/auth/login").json(&body).timeout(PATIENCE).send().await?).await?;
         self.take(&mut *self.tokens.lock().await, &pair);
         Ok(())
@@ -149,7 +151,7 @@ impl<K: Fn(Option<&Kept>)> Shell<K> {
     /// With the same key, the service answers a repeated refresh with the same successor, for a day.
     async fn refresh(&self, tokens: &mut Tokens) -> Result<(), Failure> {
         let Some(kept) = &mut tokens.kept else {
-            return Err(Failure::Refused { code: "not_authenticated".into(), detail: "Please sign in.".into() });
+            return Err(failure("not_authenticated", "Please sign in."));
         };
         let key = kept.pending.get_or_insert_with(|| Uuid::new_v4().to_string()).clone();
         // Before the call: a process that dies here goes on with this key when it starts again.
@@ -217,9 +219,14 @@ async fn read(response: Response) -> Result<Value, Failure> {
 
 fn refused(problem: &Value, words: &str) -> Failure {
     let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
-    Failure::Refused { code: text("code"), detail: text(words) }
+    let devices = problem["devices"].as_array().cloned().unwrap_or_default();
+    Failure::Refused { code: text("code"), detail: text(words), devices }
 }
 
 fn broken() -> Failure {
-    Failure::Refused { code: "provider_error".into(), detail: "The answer ended too early.".into() }
+    failure("provider_error", "The answer ended too early.")
+}
+
+fn failure(code: &str, detail: &str) -> Failure {
+    Failure::Refused { code: code.into(), detail: detail.into(), devices: Vec::new() }
 }

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from accounts.models import Client
 from config.platform.runtime.clock import is_readable
-from config.platform.text.versions import MAX_LENGTH
+from licensing.models.notices import OF_NOTICES, ShellNotice
 
 # The slug of a micro app, which entitlements refer to.
 APP_SLUG = r"^[a-z0-9]+(-[a-z0-9]+)*$"
@@ -27,6 +27,13 @@ class Standing(models.TextChoices):
     ACTIVE = "active", "active"
     GRACE = "grace", "grace"
     SUSPENDED = "suspended", "suspended"
+
+
+class DevicesFull(models.TextChoices):
+    """The answer to a sign-in from one more device than a licence allows a person."""
+
+    REFUSE = "refuse", "Refuse the sign-in"
+    OLDEST = "oldest", "Sign out the least recently used device"
 
 
 def entitlement_list() -> list[str]:
@@ -109,88 +116,6 @@ class Plan(models.Model):
         super().validate_constraints({*(exclude or ()), "is_default"})
 
 
-# Each table's own name is in theirs.
-_OF_NOTICES: tuple[models.BaseConstraint, ...] = (
-    models.CheckConstraint(
-        condition=Q(message_id=None, message_text="", message_level="", message_until=None)
-        | (Q(message_id__isnull=False) & ~Q(message_text="") & ~Q(message_level="")),
-        name="%(class)s_message_is_whole",
-    ),
-    models.CheckConstraint(
-        condition=is_readable("message_until"), name="%(class)s_message_end_is_readable"
-    ),
-)
-
-
-class ShellNotice(models.Model):
-    """A notice to shells: the least version that may run, a message, and the source of their updates.
-
-    Each of the three is a client's own, on its licence, or else the service's. Shells older than these members ignore
-    them, and the service refuses nobody by version.
-    """
-
-    class Level(models.TextChoices):
-        INFO = "info", "Information"
-        WARNING = "warning", "Warning"
-        CRITICAL = "critical", "Critical"
-
-    minimum_version = models.CharField(
-        max_length=MAX_LENGTH,
-        blank=True,
-        default="",
-        db_default="",
-        help_text="A shell below it shows its update screen alone. Empty: any version works.",
-    )
-    # Another one for each text, so that a shell knows which ones its person has closed.
-    message_id = models.UUIDField(null=True, blank=True, editable=False)
-    message_level = models.CharField(
-        max_length=10, choices=Level, blank=True, default="", db_default=""
-    )
-    message_text = models.CharField(
-        max_length=500, blank=True, default="", db_default="", help_text="Plain text."
-    )
-    message_until = models.DateTimeField(
-        null=True, blank=True, help_text="When shells stop showing it. Empty: until it is removed."
-    )
-    shell_channel = models.CharField(
-        max_length=40,
-        blank=True,
-        default="",
-        db_default="",
-        help_text="The channel that shells update from. Empty: the one they were built for.",
-    )
-    shell_version = models.CharField(
-        max_length=MAX_LENGTH,
-        blank=True,
-        default="",
-        db_default="",
-        help_text="The version that shells are pinned to. Empty: the newest of the channel.",
-    )
-
-    class Meta:
-        abstract = True
-
-
-class ServiceNotice(ShellNotice):
-    """The notice to the shells of all clients, unless their licence says otherwise: one row."""
-
-    THE_ONE = "service"
-
-    id = models.CharField(primary_key=True, max_length=10, default=THE_ONE, editable=False)
-
-    class Meta:
-        ordering = ("id",)
-        verbose_name = "notice to all shells"
-        verbose_name_plural = "notices to all shells"
-        constraints = (
-            *_OF_NOTICES,
-            models.CheckConstraint(condition=Q(id="service"), name="servicenotice_is_one"),
-        )
-
-    def __str__(self) -> str:
-        return "all shells"
-
-
 class LicenceQuerySet(models.QuerySet["Licence"]):
     def graces_of_operators_over(self, *, at: datetime) -> "LicenceQuerySet":
         """Licences in an operator's grace that has run out, while the operator's status applies."""
@@ -217,6 +142,20 @@ class Licence(ShellNotice):
         blank=True,
         validators=(MinValueValidator(1),),
         help_text="How many people may be enabled, invited ones too. Empty: any number.",
+    )
+    devices = models.PositiveIntegerField(
+        "devices per person",
+        null=True,
+        blank=True,
+        validators=(MinValueValidator(1),),
+        help_text="How many devices each person may be signed in on. Empty: any number.",
+    )
+    devices_full = models.CharField(
+        "when all are in use",
+        max_length=10,
+        choices=DevicesFull,
+        default=DevicesFull.REFUSE,
+        db_default=DevicesFull.REFUSE,
     )
     stripe_customer_id = models.CharField(
         max_length=255,
@@ -264,7 +203,7 @@ class Licence(ShellNotice):
     class Meta:
         ordering = ("client__name",)
         constraints = (
-            *_OF_NOTICES,
+            *OF_NOTICES,
             models.CheckConstraint(
                 condition=Q(billing_status__in=Standing.values)
                 & (Q(operator_status=None) | Q(operator_status__in=Standing.values)),
@@ -285,6 +224,11 @@ class Licence(ShellNotice):
             ),
             models.CheckConstraint(
                 condition=is_list("entitlements"), name="licence_entitlements_are_a_list"
+            ),
+            models.CheckConstraint(
+                condition=(Q(devices=None) | Q(devices__gte=1))
+                & Q(devices_full__in=DevicesFull.values),
+                name="licence_devices_are_a_limit",
             ),
             models.CheckConstraint(
                 condition=is_readable(
