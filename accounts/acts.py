@@ -71,8 +71,8 @@ ACTS = (
     ),
     Act(
         "user:password_link_requested",
-        "asked for a password mail to {}",
-        "operator or anybody knowing the email requested a reset or invitation",
+        "requested a password email to {}",
+        "an operator, or anybody who knows the email, requested a reset or invitation",
         (
             Right("accounts.client_invite", ("support", "licensing")),
             Right("accounts.user_invite", ("support", "licensing")),
@@ -99,9 +99,9 @@ ACTS = (
     ),
     Act(
         "everybody:revocation_begun",
-        "began to end everybody’s sessions",
+        "started ending everybody’s sessions",
         (
-            "revocation of all sessions began; without the next event it was interrupted and "
+            "revocation of all sessions started; without the next event it was interrupted and "
             "some remain"
         ),
     ),
@@ -170,7 +170,7 @@ ACTS = (
     Act(
         "operator:signed_in",
         "signed in to the console",
-        "operator signed in to the console; with a second factor: which",
+        "operator signed in to the console; the event names the second factor",
     ),
     Act(
         "operator:factor_proved",
@@ -188,7 +188,7 @@ ACTS = (
         "operator or command created a code to set up a second factor",
         (Right("accounts.user_set_up_code", proof=Proof.GRAVE),),
     ),
-    Act("operator:set_up_code_used", "used a set-up code", "operator entered that code"),
+    Act("operator:set_up_code_used", "used a set-up code", "operator entered a valid set-up code"),
     Act(
         "operator:set_up_code_refused",
         "entered a wrong set-up code",
@@ -199,16 +199,20 @@ ACTS = (
         "added a second factor",
         "operator added a passkey or an authenticator app; they were emailed",
     ),
-    Act("operator:factor_renamed", "renamed a second factor", "operator renamed one"),
+    Act(
+        "operator:factor_renamed",
+        "renamed a second factor",
+        "operator renamed a passkey or an authenticator app",
+    ),
     Act(
         "operator:factor_removed",
         "removed a second factor",
-        "operator removed one; they were emailed",
+        "operator removed a passkey or an authenticator app; they were emailed",
     ),
     Act(
         "operator:recovery_codes_made",
         "created recovery codes",
-        "operator created recovery codes, which void the earlier ones; mail went to them",
+        "operator created recovery codes, which void the earlier ones; they were emailed",
     ),
     Act(
         "operator:factor_reset",
@@ -308,14 +312,14 @@ ACTS = (
     ),
     Act(
         "client:people_imported",
-        "imported people of {}",
+        "imported people into {}",
         "file of people imported; each has an event too",
         (Right("accounts.client_import", ("licensing",)),),
     ),
     Act(
         "audit:pruned",
         "deleted old events of the audit log",
-        "old events deleted, with their number",
+        "old events deleted, and how many",
     ),
 )
 

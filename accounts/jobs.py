@@ -66,7 +66,7 @@ def run(job: Job, *, by: Actor, now: datetime, dry_run: bool = False) -> Outcome
     try:
         with alone(f"job {job.name}") as first:
             if not first:
-                return Outcome(End.BUSY, "not begun, because it runs already")
+                return Outcome(End.BUSY, "not started, because it is already running")
             started = monotonic()
             outcome = _do(job, by=by, now=now, dry_run=dry_run)
             # The next query gets a working connection, even if the database was restarted meanwhile.

@@ -30,7 +30,7 @@ def wipe_retries(timestamp: int) -> None:
 @periodic(
     "* * * * *",
     name="accounts.fill_email_forms",
-    title="Fill in the forms of emails",
+    title="Fill in the normal forms of emails",
     queue="accounts",
 )
 def fill_email_forms(timestamp: int) -> None:
@@ -40,7 +40,7 @@ def fill_email_forms(timestamp: int) -> None:
 
 @task(
     name="accounts.send_reset",
-    title="Mail a requested password reset",
+    title="Email a requested password reset",
     queue=RESETS,
     priority=UNHURRIED,
     retry=BACKOFF,
@@ -73,7 +73,9 @@ def record_refusal(email: str, at: str, address: str | None = None, request_id: 
     )
 
 
-@task(name="accounts.send_password_link", title="Mail a password link", queue="mail", retry=BACKOFF)
+@task(
+    name="accounts.send_password_link", title="Email a password link", queue="mail", retry=BACKOFF
+)
 def send_password_link(user_id: str, kind: str) -> None:
     """Mails a link on behalf of an operator. If the task runs twice, only the link of the later mail works."""
     password_links.send_link(

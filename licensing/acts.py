@@ -18,7 +18,7 @@ ACTS = (
     ),
     Act(
         "licence:operator_set",
-        "decided the licence of {}",
+        "set the licence status of {}",
         "operator decided a licence's status",
         (
             Right("licensing.licence_status", ("licensing",)),
@@ -27,7 +27,7 @@ ACTS = (
     ),
     Act(
         "licence:operator_cleared",
-        "left the licence of {} to billing",
+        "returned the licence of {} to billing",
         "that decision was withdrawn or expired",
         (Right("licensing.licence_resume", ("licensing",)),),
     ),
@@ -43,7 +43,9 @@ ACTS = (
         "licence changed by SQL: the database's role and each changed column",
     ),
     Act(
-        "licence:billing_set", "reported the licence of {}", "billing's status of a licence changed"
+        "licence:billing_set",
+        "reported the licence status of {}",
+        "billing's status of a licence changed",
     ),
     Act(
         "licence:customer_set",

@@ -13,7 +13,7 @@ DUE = frozenset({"past_due"})
 PAUSED = "paused"
 # ``paused`` is among them because it can mean that nobody has paid.
 SUSPENDED = frozenset({"unpaid", "incomplete", "incomplete_expired", "canceled", PAUSED})
-GRACE_EXPIRED = "The grace has run out."
+GRACE_EXPIRED = "The grace period is over."
 
 
 class BillingDecision(NamedTuple):

@@ -70,7 +70,9 @@ def set_operator_status(
     """
     faults = reason_faults(reason)
     if status == Standing.GRACE and (grace_until is None or grace_until <= now):
-        faults.append(Fault("/grace_until", "invalid", "A grace needs an end in the future."))
+        faults.append(
+            Fault("/grace_until", "invalid", "A grace period needs an end in the future.")
+        )
     if ends_at is not None and ends_at <= now:
         faults.append(Fault("/ends_at", "invalid", "This date has passed."))
     if faults:

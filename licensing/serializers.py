@@ -33,7 +33,8 @@ class LicenceStatusSerializer(serializers.Serializer[Any]):
         child=serializers.CharField(), help_text="Micro-app slugs, sorted."
     )
     grace_until = serializers.DateTimeField(
-        required=False, help_text="When the grace ends; there exactly when the status is grace."
+        required=False,
+        help_text="When the grace period ends; present exactly when the status is grace.",
     )
 
     seats = serializers.IntegerField(

@@ -101,7 +101,7 @@ ACTS = (
     ),
     Act(
         "route:factor_freed",
-        "left the token factor of {} to be learned",
+        "returned the token factor of {} to automatic learning",
         "a route's token factor learned automatically again",
         (Right("llmproxy.route_learn", ("licensing",)),),
     ),

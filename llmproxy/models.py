@@ -17,8 +17,8 @@ from llmproxy.dialects import names
 from llmproxy.requests.call_request import Surface
 
 PROMPTS_HOLD = (
-    "What a prompt may hold, as the list of models tells callers; none chosen means what is known: text, and images "
-    "where they have a cost here."
+    "What a prompt may contain, as listed to callers. None selected: what is known, which is text, and images where "
+    "they have a cost here."
 )
 
 
@@ -42,14 +42,14 @@ class LanguageModel(models.Model):
     image_tokens = models.PositiveIntegerField(
         null=True,
         blank=True,
-        help_text="The most that one image costs in a prompt; empty means what is usual at the provider.",
+        help_text="The most tokens that one image takes in a prompt. Empty: what is usual at the provider.",
     )
     context_length = models.PositiveIntegerField(
         null=True,
         blank=True,
         help_text=(
-            "Tokens of prompt and answer together, as the list of models tells callers; "
-            "empty means the published number that update_prices has found, if any."
+            "Tokens of prompt and answer together, as listed to callers. "
+            "Empty: the published number that update_prices has found, if any."
         ),
     )
     input_modalities = ArrayField(
@@ -64,7 +64,7 @@ class LanguageModel(models.Model):
         Plan,
         blank=True,
         related_name="language_models",
-        help_text="Who may use it; none chosen means every plan.",
+        help_text="The plans that include it. None selected: every plan.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -152,12 +152,12 @@ class Provider(Sealed, models.Model):
     calls_per_minute = models.PositiveIntegerField(
         null=True,
         blank=True,
-        help_text="Beyond it calls go to the next route; empty means any number.",
+        help_text="Calls beyond it go to the next route. Empty: any number.",
     )
     read_timeout = models.PositiveSmallIntegerField(
         null=True,
         blank=True,
-        help_text="Seconds of silence after which a call has failed; empty means LLM_READ_TIMEOUT.",
+        help_text="Seconds of silence after which a call has failed. Empty: LLM_READ_TIMEOUT.",
     )
     is_on = models.BooleanField("on", default=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -202,7 +202,7 @@ class Route(models.Model):
         default=list,
         db_default=[],
         blank=True,
-        help_text="Where the model answers by this route; none chosen means wherever the dialect does.",
+        help_text="The endpoints that this route serves. None selected: all that the dialect has.",
     )
     tokenizer = models.CharField(
         "token estimate", max_length=12, choices=Tokenizer, default=Tokenizer.FACTOR
@@ -214,7 +214,7 @@ class Route(models.Model):
         help_text="What a count is multiplied by; learned each night from what the provider reports.",
     )
     factor_is_set = models.BooleanField(
-        "factor set by an operator", default=False, help_text="Nights leave it as it is."
+        "factor set by an operator", default=False, help_text="Nightly jobs leave it as it is."
     )
     # Reports on calls before then are of another model of the provider, or of another count.
     learns_since = models.DateTimeField(null=True, editable=False)

@@ -64,7 +64,7 @@ ACTS = (
     Act(
         "release:purge_failed",
         "could not purge {} at the CDN",
-        "CDN does not serve a channel's release; once, with the mail to operators",
+        "CDN does not serve a channel's release; once, with the email to operators",
     ),
     Act(
         "release:purge_retried",

@@ -110,7 +110,7 @@ class EventAdmin(ExportedList):
 
     @admin.display(description="shell version")
     def version(self, event: Any) -> str:
-        return event.shell_version or "not said"
+        return event.shell_version or "not sent"
 
     @admin.display(description="client")
     def client(self, event: Any) -> str:

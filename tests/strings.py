@@ -1,8 +1,9 @@
 """Every string that a person can read: pages of the console and of accounts, mails, problems.
 
 ``docs/strings.txt`` lists them by the file that they stand in, so that a change of words is seen in review. From
-templates it takes the text between tags, a few attributes, and the words that tags are given; from code, what stands
-where labels, questions, sentences and errors are declared, and whatever else reads as a sentence. ``{…}`` stands for a
+templates it takes the text between tags, a few attributes, and the words that tags and filters are given; from code,
+what stands where labels, questions, sentences and errors are declared, and whatever else reads as a sentence; from
+scripts, the labels that they set. ``{…}`` stands for a
 value, and ``/`` between two texts of which one is shown.
 """
 
@@ -26,6 +27,10 @@ BETWEEN = {"else", "elif", "empty"}
 # Tags whose quoted words nobody reads.
 UNWORDED = ("extends", "load", "url", "static", "if", "elif", 'include "', "regroup")
 VALUES = {"chip", "span", "to"}
+# Filters of values whose arguments are shown, ``counted`` with an s after it.
+WORDED = re.compile(r'\|(?:counted|default|default_if_none|yesno):"([^"]*)"')
+# Labels that a script sets.
+SET_BY_SCRIPT = re.compile(r'setAttribute\("aria-label", "([^"]*)"\)|textContent = "([^"]+)"')
 # Keywords, class attributes and constants whose strings are read; ``choices`` are pairs of a value and its words.
 PLACES = {
     "button", "default_detail", "description", "detail", "done", "empty", "follows", "groups", "heading", "help_text",
@@ -47,6 +52,8 @@ CALLS = {
     "chip",
     "counted",
 }
+# Columns of models, whose first argument is their label.
+COLUMN = re.compile(r"models\.(?!OneTo|ManyTo)\w+Field\Z")
 # What is written for machines or for the log.
 UNHEARD = {
     "debug",
@@ -63,13 +70,16 @@ SENTENCE = re.compile(r"(?:[A-Z“][a-z’']*|\{[^}]*\}),? \S+ \S")
 SQL = re.compile(
     r"\s*(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|DROP|FROM|WHERE|SET|VALUES)\s"
 )
+# A phrase that a function returns.
+WORDS = re.compile(r"[a-z]{2,} [a-z]")
 # Names of values, variables, models and formats, and markup without words.
 PLAIN = re.compile(r"(?:[a-z\d_.:/%*=-]*|[A-Z\d_%]*_[A-Z\d_]*|(?:[a-z]+\.[a-z]+ ?)+|%\S+)\Z|<|\{\}")
 
 
 def written() -> str:
     parts = []
-    for path in [*sorted((ROOT / "templates").rglob("*.*")), *sources()]:
+    scripts = sorted((ROOT / "config" / "static").rglob("*.js"))
+    for path in [*sorted((ROOT / "templates").rglob("*.*")), *scripts, *sources()]:
         found = list(
             dict.fromkeys(each for each in strings_of(path) if re.search("[A-Za-z]", each))
         )
@@ -91,7 +101,13 @@ def strings_of(path: Path) -> Iterable[str]:
         return of_code(ast.parse(text))
     if path.suffix == ".html":
         return of_page(text)
+    if path.suffix == ".js":
+        return of_script(text)
     return of_mail(text) if path.suffix == ".txt" else ()
+
+
+def of_script(text: str) -> Iterable[str]:
+    return ["".join(each) for each in SET_BY_SCRIPT.findall(text)]
 
 
 class Page(HTMLParser):
@@ -134,6 +150,8 @@ def of_page(source: str) -> list[str]:
     page.end()
     tags = [token.contents for token in tokens if token.token_type == TokenType.BLOCK]
     given = [word for tag in tags if not tag.startswith(UNWORDED) for word in QUOTED.findall(tag)]
+    values = [token.contents for token in tokens if token.token_type == TokenType.VAR]
+    given += [word for each in values + tags for word in WORDED.findall(each) if word not in given]
     texts = [each for each in page.found if re.sub(r"\{[^}]*\}", "", each).strip(" ·/,.:()")]
     return texts + [word for word in given if word.strip() and not PLAIN.match(word)]
 
@@ -191,9 +209,11 @@ def of_code(module: ast.Module) -> Iterator[str]:
             yield said
 
 
-def text_of(node: ast.Constant | ast.JoinedStr) -> str:
+def text_of(node: ast.AST) -> str:
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
+    if not isinstance(node, ast.JoinedStr):
+        return ""
     return "".join(
         str(part.value) if isinstance(part, ast.Constant) else "{…}" for part in node.values
     )
@@ -206,11 +226,15 @@ def declared(node: ast.AST) -> Iterator[ast.AST]:
         names = {each.id.lower() for each in targets if isinstance(each, ast.Name)}
         if names & (PLACES | CHOICES):
             yield node.value
+    elif isinstance(node, ast.Return | ast.Yield) and node.value is not None:
+        yield from (each for each in ast.walk(node.value) if WORDS.search(text_of(each)))
     elif isinstance(node, ast.ClassDef) and "Choices" in ast.unparse(node)[:120].split(":")[0]:
         yield from node.body
     elif isinstance(node, ast.Call):
         if name_of(node.func) in CALLS:
             yield from node.args
+        elif COLUMN.match(ast.unparse(node.func)):
+            yield from node.args[:1]
         yield from (each.value for each in node.keywords if each.arg in PLACES | CHOICES)
 
 

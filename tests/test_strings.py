@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from tests.strings import of_code, of_mail, of_page
+from tests.strings import of_code, of_mail, of_page, of_script
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,8 @@ from tests.strings import of_code, of_mail, of_page
         ('{% chip "well" "Offered" %}', ["Offered"]),
         ("{# A comment. #}<script>Let it be</script><style>P A</style>", []),
         ("<p>{{ count }} · {{ name }}</p>", []),
+        ('<p>{{ each|yesno:"Sent now,Not sent" }}</p>', ["Sent now,Not sent"]),
+        ('<dd>{{ row.name|default:"not linked" }}</dd>', ["not linked"]),
     ],
 )
 def test_a_page_is_read_as_its_reader_does(source: str, found: list[str]) -> None:
@@ -28,16 +30,22 @@ def test_a_mail_is_read_by_paragraphs() -> None:
     assert [*of_mail("{{ by }} made\nyou one.\n\nHello,\n")] == ["{by} made you one.", "Hello,"]
 
 
+def test_a_script_is_read_for_its_labels() -> None:
+    assert of_script('one.setAttribute("aria-label", "Copy"); one.id = "two three";') == ["Copy"]
+
+
 @pytest.mark.parametrize(
     ("source", "found"),
     [
         ('class A:\n    """A docstring of it."""\n    label = "Revoke key"', ["Revoke key"]),
         ('raise Refused(f"The model {name} is off.")', ["The model {…} is off."]),
         ('def effects():\n    yield f"{name} is removed."', ["{…} is removed."]),
+        ('def state():\n    return "not sent" if one else "lost"', ["not sent"]),
         ('log.warning("A line for the log alone.")', []),
         ('messages.warning(request, "Sign in once more.")', ["Sign in once more."]),
         ('choices = (("a", "Active"), ("b", "Gone"))', ["Active", "Gone"]),
         ('Column("Share", "number")', ["Share"]),
+        ('on = models.BooleanField("on top", default=False)', ["on top"]),
         ('cursor.execute("SELECT one FROM two")', []),
         ('NAME = "llm.user"', []),
     ],

@@ -11,7 +11,7 @@ def _check(*, by: Actor, now: datetime, dry_run: bool) -> str:
     checked = alerts.check(now=now, dry_run=dry_run)
     percentile = "-" if checked.percentile is None else f"{checked.percentile:.0f} %"
     looked = f"{checked.people} people, 95th percentile {percentile}"
-    return looked if dry_run else f"{looked}, {checked.noticed} noticed, {checked.mailed} told"
+    return looked if dry_run else f"{looked}, {checked.noticed} noticed, {checked.mailed} emailed"
 
 
 def _prune(*, by: Actor, now: datetime, dry_run: bool) -> str:

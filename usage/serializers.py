@@ -31,7 +31,7 @@ class ByDaySerializer(serializers.Serializer[Any]):
     output = serializers.IntegerField()
     calls = serializers.IntegerField()
     abandoned = serializers.IntegerField(
-        help_text="Those of the calls whose client hung up; they are charged too."
+        help_text="Those of the calls whose caller disconnected; they are charged too."
     )
 
 

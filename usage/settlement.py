@@ -253,7 +253,9 @@ def _check_lower(call: UsageRecord, *, input_tokens: int, output_tokens: int, re
     given = {"/input_tokens": input_tokens, "/output_tokens": output_tokens}
     for (place, number), most in zip(given.items(), present, strict=True):
         if not 0 <= number <= most:
-            faults.append(Fault(place, "invalid", f"From 0 to the {most:,} that it is charged."))
+            faults.append(
+                Fault(place, "invalid", f"From 0 to the {most:,} that it is charged now.")
+            )
     if (input_tokens, output_tokens) == present:
         faults.append(Fault("", "required", "The call already costs this. Enter a smaller number."))
     if faults:

@@ -22,7 +22,7 @@ def settle_abandoned_calls(timestamp: int) -> None:
     settle_abandoned(now=database_now())
 
 
-@periodic("* * * * *", name="usage.tell", title="Mail usage alerts", queue="usage")
+@periodic("* * * * *", name="usage.tell", title="Email usage alerts", queue="usage")
 def tell(timestamp: int) -> None:
     """Looks for abandoned calls and mails the waiting usage alerts to operators, every minute."""
     now = timezone.now()

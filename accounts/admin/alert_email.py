@@ -27,7 +27,7 @@ class SetAlertEmail(Action):
 
     def effects(self, target: Client) -> Iterable[str]:
         yield "The address is emailed, as operators are, when one of the client's people has used up a monthly cap."
-        yield "The mail names the person and the tokens."
+        yield "The email names the person and the tokens."
 
     def initial(self, target: Client, *, by: HttpRequest) -> dict[str, Any]:
         return {"email": target.alert_email}
@@ -35,4 +35,4 @@ class SetAlertEmail(Action):
     def do(self, target: Client, *, email: str, by: Actor, now: datetime) -> Result:
         client = set_alert_email(client_id=target.pk, email=email, by=by, now=now)
         told = f"{client.alert_email} and operators are" if client.alert_email else "Operators are"
-        return Result(f"{told} mailed when someone of {client} has used up a monthly cap.", client)
+        return Result(f"{told} emailed when someone at {client} has used up a monthly cap.", client)

@@ -60,6 +60,7 @@ PAGES = {
     # No session came of it.
     "session:refused": "accounts_user",
     "signing_key": "accounts_signingkey",
+    "spend_limit": "usage_spendlimit",
     "user": "accounts_user",
 }
 # The chip of an event that is no ordinary act, by the end of its action.

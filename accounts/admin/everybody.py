@@ -28,13 +28,14 @@ class RevokeEverybody(Action):
         live = Session.objects.live(at=timezone.now())
         people = counted(live.order_by().values("user").distinct().count(), "person", "people")
         yield f"{counted(live.count(), 'session')} of {people} end at once, and every access token is refused."
-        yield "All personal keys end permanently: people who use one must create another."
+        yield "All personal keys are revoked permanently: people who use one must create another."
         yield "Running model calls end within 15 seconds."
-        yield "Everybody can sign in again at once. Operators, you included, sign in to this console again."
+        yield "Everybody can sign in again at once. Operators, including you, sign in to this console again."
 
     def do(self, target: None, **given: Any) -> Result:
         people, sessions = revoke_everything(**given)
         said = f"Everybody has been signed out: {counted(sessions, 'session')} ended."
         return Result(
-            said, follows=f"Tokens and keys of {counted(people, 'person', 'people')} are void."
+            said,
+            follows=f"Tokens and keys of {counted(people, 'person', 'people')} no longer work.",
         )

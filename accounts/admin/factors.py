@@ -48,10 +48,10 @@ class ResetFactor(OperatorAction):
     def effects(self, target: User) -> Iterable[str]:
         yield f"The passkeys, authenticator apps and recovery codes of {target} stop working permanently."
         yield "Their sessions in this console end."
-        yield "They sign in with their password and a new set-up code, which you can make for them afterwards."
+        yield "They sign in with their password and a new set-up code, which you can create for them afterwards."
         yield "They get an email about it."
 
     def do(self, target: User, **given: Any) -> Result:
         reset(user_id=target.pk, **given)
-        follows = "They sign in with their password and a set-up code that you make for them."
+        follows = "They sign in with their password and a set-up code that you create for them."
         return Result(f"The second factor of {target} has been reset.", target, follows)

@@ -105,7 +105,7 @@ class InviteAgain(PersonAction, BulkAction):
 
     def effects(self, target: User | None) -> Iterable[str]:
         yield LINK
-        yield "A link that was sent before stops working."
+        yield "An earlier link stops working."
 
     def message(self, whom: str, number: int) -> str:
         return _invited(number)

@@ -51,10 +51,10 @@ class SigningKeyAdmin(ConsoleAdmin):
         if stage == Stage.SIGNING and key.superseded_at is not None:
             return f"stops signing in {timeuntil(key.superseded_at, now)}"
         if stage == Stage.SIGNING:
-            return "signs until another is made"
+            return "signs until another is created"
         if stage == Stage.VERIFYING and key.verifies_until is not None:
             return f"retires in {timeuntil(key.verifies_until, now)}"
-        return "void since it was revoked" if key.revoked_at else "nothing"
+        return "no longer valid" if key.revoked_at else "nothing"
 
     @admin.display(description="verifies until")
     def verifies_until(self, key: SigningKey) -> str:

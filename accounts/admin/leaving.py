@@ -28,7 +28,7 @@ class ChangeEmail(PersonAction):
 
     def effects(self, target: User) -> Iterable[str]:
         yield "They sign in with the new email from now on; sessions continue."
-        yield "Links that were mailed to the old address stop working, including any invitation."
+        yield "Links emailed to the old address stop working, including any invitation."
         yield "The old address gets an email with the time of the change, but not the new address."
 
     def initial(self, target: User, *, by: HttpRequest) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class Erase(PersonAction):
         going = (
             f"{name} {number:,}" for name, number in preview(user_id=target.pk).items() if number
         )
-        yield f"Removed: email and password; {', '.join(going) or 'nothing else, there is nothing else'}."
+        yield f"Removed: email and password; {', '.join(going) or 'there is nothing else'}."
         yield "Their usage stays in the ledger, without a name."
         yield "The audit log keeps the email as evidence until its events are pruned."
 

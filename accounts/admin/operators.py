@@ -64,12 +64,11 @@ class NewOperator(Action):
     """All that makes an operator, in one act: the account, its roles, the set-up code and the mail."""
 
     name = "add"
-    label = "New operator"
-    button = "Add operator"
+    label = "Add operator"
     form_class = NewOperatorForm
 
     def effects(self, target: None) -> Iterable[str]:
-        yield "They get an email that says who added them and where to begin. It contains no sign-in link."
+        yield "They get an email that says who added them and where to start. It contains no sign-in link."
         yield "You are shown a set-up code once. Read it to them on a call."
         yield "With it they choose a password and set up a second factor."
 

@@ -31,8 +31,8 @@ class SendReset(PersonAction):
 
     def effects(self, target: User) -> Iterable[str]:
         yield f"{target} gets an email with a link to set a new password. It works once, for {MINUTES} minutes."
-        yield "A reset link that was sent before stops working."
-        yield "Until they use it their password and their sessions stay as they are."
+        yield "An earlier reset link stops working."
+        yield "Until they use it, their password and their sessions stay as they are."
 
     def do(self, target: User, **given: Any) -> Result:
         request_link(user_id=target.pk, kind=PasswordLink.Kind.RESET, **given)

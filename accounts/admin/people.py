@@ -98,4 +98,4 @@ class AddPerson(Action):
     def do(self, target: None, **given: Any) -> Result:
         user = add_user(**given)
         follows = "They have no password yet: send an invitation, or set a one-time password."
-        return Result(f"{user} is added.", user, follows)
+        return Result(f"{user} has been added.", user, follows)

@@ -36,7 +36,7 @@ class StateInvalid(Problem):
     status = 400
     title = "Authorisation not recognised"
     default_detail = (
-        "This authorisation is unknown, has already been used, or took too long. Begin it again."
+        "This authorisation is unknown, has already been used, or took too long. Start again."
     )
 
 

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class CodeRefused(ProviderRejected):
-    default_detail = "The provider does not accept this code. Begin the authorisation again."
+    default_detail = "The provider does not accept this code. Start the authorisation again."
 
 
 class ReauthorisationNeeded(Problem):
@@ -79,7 +79,7 @@ def complete(
     asked = consume(user_id=user_id, session_id=session_id, provider=provider, state=state, now=now)
     if party.iss_required and issuer is None:
         raise StateInvalid(
-            "The provider's redirect names its issuer, which is missing here. Begin again, and send its `iss`."
+            "The provider's redirect names its issuer, which is missing here. Start again, and send its `iss`."
         )
     if issuer is not None and party.issuer and issuer != party.issuer:
         raise StateInvalid

@@ -109,5 +109,6 @@ class ConnectionTokenSerializer(serializers.Serializer[Any]):
 class AccessSerializer(serializers.Serializer[Any]):
     access_token = serializers.CharField(help_text="A bearer token for the third party's API.")
     expires_at = serializers.DateTimeField(
-        allow_null=True, help_text="Request a new token by then; null for a token without an end."
+        allow_null=True,
+        help_text="Request a new token by then; null for a token that does not expire.",
     )

@@ -64,7 +64,7 @@ class ConnectionViewSet(ViewSet):
         responses=AuthorizationSerializer,
     )
     def authorize(self, request: Request, provider: str) -> Response:
-        """Begin an authorisation, to be completed within ten minutes, and get the address for the person's browser."""
+        """Start an authorisation, to be completed within ten minutes, and get the address for the person's browser."""
         given = validated(AuthorizeSerializer, request)
         with still_there():
             begun = begin(

@@ -66,7 +66,7 @@ class KeyRing:
         rows = (entry.row for entry in self._entries.values())
         ready = [row for row in rows if row.stage(at=now) == Stage.SIGNING]
         if not ready:
-            raise ServiceUnavailable("No key can sign access tokens; an operator must make one.")
+            raise ServiceUnavailable("No key can sign access tokens; an operator must create one.")
         row = max(ready, key=lambda each: each.signs_from)
         private = self._private.get(row.kid)
         if private is None:

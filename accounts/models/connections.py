@@ -36,18 +36,18 @@ class Connection(Sealed, models.Model):
         UNAVAILABLE = "unavailable"
 
     class Lapse(models.TextChoices):
-        REFUSED = "refused", "the provider accepts the grant no longer"
+        REFUSED = "refused", "the provider no longer accepts the grant"
         ANSWER_LOST = "answer_lost", "refused after an answer of the provider was lost"
-        EXPIRED = "expired", "it ran out, and the provider gave nothing to renew it with"
+        EXPIRED = "expired", "it expired, and the provider gave nothing to renew it with"
         # The only one after which the provider is still asked, and may heal it.
-        UNEXPLAINED = "unexplained", "refused for hours in words that nobody knows here"
+        UNEXPLAINED = "unexplained", "refused for hours with an error that is not known here"
 
     class Failure(models.TextChoices):
         UNREACHABLE = "unreachable", "could not be reached"
         TIMED_OUT = "timed_out", "took too long"
         OVERLOADED = "overloaded", "asked to wait"
-        FAILED = "failed", "failed, or answered something that is no answer"
-        CLIENT_REFUSED = "client_refused", "does not know our client, or its secret"
+        FAILED = "failed", "failed, or sent an unusable answer"
+        CLIENT_REFUSED = "client_refused", "does not accept our client id or its secret"
 
     bound_to = ("user_id", "provider")
     id = models.BigAutoField(primary_key=True)

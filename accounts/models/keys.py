@@ -15,9 +15,9 @@ class Stage(models.TextChoices):
     """The stages of a key, in order, derived from its timestamps and not stored."""
 
     PLANNED = "planned", "planned"
-    PUBLISHED = "published", "published, does not sign yet"
+    PUBLISHED = "published", "published, not signing yet"
     SIGNING = "signing", "signs"
-    VERIFYING = "verifying", "signs no more, still verifies"
+    VERIFYING = "verifying", "no longer signs, still verifies"
     RETIRED = "retired", "retired"
 
 

@@ -83,8 +83,8 @@ class Role(models.TextChoices):
     )
     LICENSING = "licensing", "Licensing: clients, plans, licences, budgets, models and prices"
     RELEASE = "release", "Release: the shell's channels and micro apps"
-    AUDITOR = "auditor", "Auditor: looks at everything and changes nothing"
-    OWNER = "owner", "Owner: everything, operators and their roles included"
+    AUDITOR = "auditor", "Auditor: sees everything and changes nothing"
+    OWNER = "owner", "Owner: everything, including operators and their roles"
 
 
 class UserManager(BaseUserManager["User"]):

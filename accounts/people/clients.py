@@ -91,7 +91,9 @@ def new_name(written: str, *, but: UUID | None = None) -> str:
     lock_until_commit("names of clients")
     others = alike(name)
     if (others.exclude(pk=but) if but else others).exists():
-        detail = "A client with this name already exists, perhaps with other capitals or spaces."
+        detail = (
+            "A client with this name already exists, perhaps with different capitals or spaces."
+        )
         raise InvalidRequest(errors=[Fault("/name", "unique", detail)])
     return name
 

@@ -52,7 +52,7 @@ def read(content: bytes) -> str:
     if len(content) > MOST_BYTES:
         raise _refused(
             "too_large",
-            f"The file has {len(content) // KIB:,} KiB; the limit is {MOST_BYTES // KIB} KiB. "
+            f"The file is {len(content) // KIB:,} KiB; the limit is {MOST_BYTES // KIB} KiB. "
             "Keep only the column with the emails, or split the file.",
         )
     try:

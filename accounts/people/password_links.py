@@ -62,7 +62,7 @@ class NotInvited(InvalidRequest):
 
 class NoFactor(InvalidRequest):
     default_detail = (
-        "This operator has no second factor yet, so a mailed link alone would be enough to sign in as them. "
+        "This operator has no second factor yet, so an emailed link alone would be enough to sign in as them. "
         "Set a one-time password, or use manage.py changepassword."
     )
 

@@ -57,14 +57,14 @@ class AddClient(Action):
 
     def effects(self, target: None) -> Iterable[str]:
         yield "The client is added with its licence, which is active at once."
-        yield "The next page is the client's, where people are invited or imported from a file."
+        yield "Next comes the client's page, where you invite people or import them from a file."
 
     def initial(self, target: None, *, by: HttpRequest) -> dict[str, Any]:
         return {"plan": Plan.objects.filter(is_default=True).first()}
 
     def do(self, target: None, **given: Any) -> Result:
         client = create_client(**given)
-        return Result(f"{client} has been added with its licence. Its people come next.", client)
+        return Result(f"{client} has been added with its licence. Now add its people.", client)
 
 
 class SetClientBudget(SetBudget):

@@ -82,7 +82,7 @@ class RetryAlike(Action):
     """Queues all failed jobs of one task again, as after an outage."""
 
     name = "retry_alike"
-    label = "Retry all failed of this task"
+    label = "Retry all failed jobs of this task"
     question = "Retry all failed jobs “{name}”?"
     atomic = False
 
@@ -114,7 +114,7 @@ class Discard(BulkAction):
         return target.status == "failed"
 
     def effects(self, target: ProcrastinateJob | None) -> Iterable[str]:
-        yield "The work is never done, and the console stops listing it as failed. It is deleted after a week."
+        yield "The job is not tried again, and is no longer listed as failed. It is deleted after a week."
 
     def message(self, whom: str, number: int) -> str:
         return f"{counted(number, 'job')} discarded."

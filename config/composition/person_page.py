@@ -160,7 +160,7 @@ class PersonAdmin(ConsoleAdmin):
         own = {
             **self.admin_site.each_context(request),
             "opts": self.opts,
-            "title": f"Why can {row} call models, or not?",
+            "title": f"Can {row} call models?",
             "original": row,
             **self._explained(request, row, now=timezone.now()),
             "device_use": device_use(row, now=timezone.now()),

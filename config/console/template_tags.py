@@ -88,7 +88,7 @@ def cell(value: Any) -> SafeString:
 def _menu(of: str, links: Sequence[Link]) -> SafeString:
     items = format_html_join("", '<a href="{}">{}</a>', ((link.href, link.text) for link in links))
     return format_html(
-        '<details class="menu"><summary class="button small" aria-label="Acts on {}">{}</summary>'
+        '<details class="menu"><summary class="button small" aria-label="Actions for {}">{}</summary>'
         '<div class="menu-items">{}</div></details>',
         of, icon("more"), items,
     )  # fmt: skip

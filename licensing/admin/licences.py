@@ -35,7 +35,7 @@ class TermsForm(TrackedForm, AppsForm, forms.ModelForm):  # type: ignore[type-ar
         fields = tuple(LicenceTerms.__annotations__)
         labels = {"entitlements": "Beyond the plan"}
         help_texts = {
-            "entitlements": f"Entitlements besides those of the plan. {ENTITLEMENTS_HELP}"
+            "entitlements": f"Entitlements in addition to those of the plan. {ENTITLEMENTS_HELP}"
         }
 
     def clean_devices_full(self) -> str:
@@ -116,7 +116,7 @@ class SetCustomer(Action):
     form_class = CustomerForm
 
     def effects(self, target: Licence) -> Iterable[str]:
-        yield "From the next nightly run on, this customer's subscription decides what billing says of the licence."
+        yield "From the next nightly run on, this customer's subscription decides what billing says about the licence."
         yield f"Billing says now: {target.billing_status}. Without a customer it stays as it is."
 
     def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:

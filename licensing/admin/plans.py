@@ -84,7 +84,7 @@ class ChangePlan(Action):
         ]
         told = "; ".join(changed).replace("_", " ")
         follows = f"{told[:1].upper()}{told[1:]}." if told else "Nothing has changed."
-        return Result(f"{plan} is changed for its licences.", plan, follows)
+        return Result(f"{plan} has been changed for its licences.", plan, follows)
 
 
 class AddPlan(Action):

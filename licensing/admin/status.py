@@ -108,13 +108,18 @@ class StatusForm(ReasonForm):
         widget=forms.RadioSelect,
         choices=(
             (Standing.ACTIVE, "Active: everything works."),
-            (Standing.GRACE, "Grace: everything works, and shells warn until it ends."),
+            (
+                Standing.GRACE,
+                "Grace: everything works, and shells warn until the grace period ends.",
+            ),
             (Standing.SUSPENDED, "Suspended: shells lock and model calls are refused."),
             (BILLING, "As billing says: end the operator's decision."),
         ),
     )
     grace_until = UtcDateTimeField(
-        label="Grace ends (UTC)", required=False, help_text="For a grace. People see this time."
+        label="Grace period ends (UTC)",
+        required=False,
+        help_text="Only for a grace period. People see this time.",
     )
     ends_at = UtcDateTimeField(
         label="Until (UTC)",

@@ -19,7 +19,7 @@ class ConfirmSuspensions(Action):
     """Allows the next run to suspend the clients that it would."""
 
     name = "confirm"
-    label = "Confirm the suspensions"
+    label = "Confirm suspensions"
     destructive = True
 
     def title(self, target: HeldSuspension, name: str) -> str:
@@ -65,6 +65,6 @@ class HeldSuspensionAdmin(ConsoleAdmin):
     def suspensions(self, held: HeldSuspension) -> int:
         return len(held.licence_ids)
 
-    @admin.display(description="who")
+    @admin.display(description="affected clients")
     def named(self, held: HeldSuspension) -> str:
         return ", ".join(_clients_of(held))

@@ -175,10 +175,10 @@ class LanguageModelAdmin(ConsoleAdmin):
             return f"{model.context_length:,}"
         return "unknown" if model.published is None else f"{model.published:,} (published)"
 
-    @admin.display(description="prompts may hold")
+    @admin.display(description="input modalities")
     def input(self, model: LanguageModel) -> str:
         known = ", ".join(as_offered(model).input_modalities)
-        return known if model.input_modalities else f"{known}; nobody has chosen"
+        return known if model.input_modalities else f"{known} (not set here)"
 
     @admin.display(description="plans")
     def plan_names(self, model: LanguageModel) -> str:

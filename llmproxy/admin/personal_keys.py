@@ -28,12 +28,12 @@ class EndKey(BulkAction):
         return _state(target) == "live"
 
     def effects(self, target: PersonalKey | None) -> Iterable[str]:
-        yield "The key is refused from the next request on, for good."
+        yield "The key is refused from the next request on, permanently."
         yield "Its running model calls end within 15 seconds."
-        yield "The person stays signed in and can make another; a plan without personal keys prevents that."
+        yield "The person stays signed in and can create another; a plan without personal keys prevents that."
 
     def message(self, whom: str, number: int) -> str:
-        return f"{counted(number, 'personal key')} ended."
+        return f"{counted(number, 'personal key')} revoked."
 
     def do_one(self, target: PersonalKey, **given: Any) -> int:
         return end_key(key=target, **given)

@@ -62,7 +62,7 @@ class AddProvider(Action):
 
     def effects(self, target: None) -> Iterable[str]:
         yield PROMPTS_GO_THERE
-        yield "No call goes there before a model has a route to it."
+        yield "No calls go to it until a model has a route to it."
 
     def form(self, target: None, data: Any, *, by: HttpRequest) -> TermsForm:
         return TermsForm(data)
@@ -70,7 +70,7 @@ class AddProvider(Action):
     def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
         key = given.pop("api_key")
         provider = add_provider(terms=ProviderTerms(**given), key=key, by=by, now=now)
-        return Result(f"{provider} is added.", provider, "Give models a route to it.")
+        return Result(f"{provider} has been added.", provider, "Give models a route to it.")
 
 
 class ChangeProvider(Action):
@@ -135,7 +135,7 @@ class SwitchOn(Action):
         return not target.is_on
 
     def effects(self, target: Provider) -> Iterable[str]:
-        yield "Calls that start from now on can go there again."
+        yield "Calls that start from now on can go to it again."
 
     def do(self, target: Provider, *, by: Actor, **given: Any) -> Result:
         provider = switch_provider(provider_id=target.pk, on=True, by=by, **given)
@@ -203,12 +203,12 @@ class ProviderAdmin(ConsoleAdmin):
         said = [f"{found.answered:,} answered, {found.failed:,} failed"]
         said += [
             f"no calls for {model} until {each.until(now):%H:%M} UTC"
-            + (", as it asked" if each.is_asked else "")
+            + (", at its request" if each.is_asked else "")
             for model, each in found.cooling.items()
         ]
         return "; ".join(said)
 
-    @admin.display(description="calls and spend of 24 hours")
+    @admin.display(description="calls and spend in 24 hours")
     def spend(self, provider: Provider) -> str:
         since = timezone.now() - SPEND_OF
         calls = UsageRecord.objects.filter(provider=provider.name, opened_at__gte=since)

@@ -88,7 +88,7 @@ class WayForm(forms.ModelForm):  # type: ignore[type-arg]
         choices=[(each.value, each.value) for each in Surface],
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="Where the model answers by this route; none chosen means wherever the dialect does.",
+        help_text="The endpoints that this route serves. None selected: all that the dialect has.",
     )
 
     class Meta:
@@ -122,7 +122,7 @@ class AddRoute(Action):
         model, provider = given.pop("model"), given.pop("provider")
         route = add_route(model=model, provider=provider, terms=RouteTerms(**given), by=by, now=now)
         return Result(
-            f"{route} is added.", route, "Try it before calls take it.", undo=(route, "try")
+            f"{route} has been added.", route, "Try it before calls take it.", undo=(route, "try")
         )
 
 
@@ -207,7 +207,7 @@ class RouteAdmin(ConsoleAdmin):
 
     @admin.display(description="endpoints")
     def surface_names(self, route: Route) -> str:
-        return ", ".join(route.surfaces) or "all this API has"
+        return ", ".join(route.surfaces) or "all that the dialect has"
 
     @admin.display(description="token estimate", ordering="token_factor")
     def counted(self, route: Route) -> str:

@@ -51,6 +51,14 @@ class LimitForm(AmountsForm):
 
     field_order = ("provider",)
 
+    def clean(self) -> dict[str, Any]:
+        given = super().clean() or self.cleaned_data
+        if not self.errors and given["daily"] is given["monthly"] is None:
+            self.add_error("daily", "Give an amount per day, per month, or both.")
+        if SpendLimit.objects.filter(provider=given.get("provider")).exists():
+            self.add_error("provider", "It has a limit already. Set that one's amounts.")
+        return given
+
 
 class SetAmounts(Action):
     name = "amounts"
@@ -60,7 +68,7 @@ class SetAmounts(Action):
 
     def effects(self, target: SpendLimit | None) -> Iterable[str]:
         yield "Operators are notified at 80 %."
-        yield "Once it is reached, no new model call begins (spend_stopped) until the day or month ends."
+        yield "Once it is reached, no new model call starts (spend_stopped) until the day or month ends."
         yield "Calls go on to another provider where only one is stopped. Running calls end as usual and are charged."
         provider = target.provider if target else ""
         yield from _passed_by(provider)
@@ -108,7 +116,7 @@ class LetCallsPass(Action):
         return target.stopped_until(timezone.now()) is not None
 
     def effects(self, target: SpendLimit) -> Iterable[str]:
-        yield "New model calls begin at once, and nothing bounds what they cost until midnight (UTC)."
+        yield "New model calls start at once, and nothing limits what they cost until midnight (UTC)."
         yield "After midnight the daily limit starts again, and a monthly limit that is reached stops calls again."
         if target.provider and SpendLimit.objects.filter(provider="").exists():
             yield "The limit of all providers together still applies."
@@ -127,7 +135,7 @@ class HoldAgain(Action):
         return target.passes(timezone.now())
 
     def effects(self, target: SpendLimit) -> Iterable[str]:
-        yield "If the limit is reached, no new model call begins from now on. Running calls end as usual."
+        yield "If the limit is reached, no new model call starts from now on. Running calls end as usual."
 
     def do(self, target: SpendLimit, **given: Any) -> Result:
         return Result("The limit applies again.", hold_again(limit_id=target.pk, **given))
@@ -136,8 +144,8 @@ class HoldAgain(Action):
 def _passed_by(provider: str) -> Iterator[str]:
     found = excess(provider, now=timezone.now())
     yield (
-        f"It can be passed by what is spent in 70 seconds, {readable_dollars(found.unseen)} at the pace of the last "
-        f"seven days' dearest minute, and by running calls, {readable_dollars(found.running)} now."
+        f"It can be exceeded by what is spent in 70 seconds, {readable_dollars(found.unseen)} at the pace of the last "
+        f"seven days' costliest minute, and by running calls, {readable_dollars(found.running)} now."
     )
 
 

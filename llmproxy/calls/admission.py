@@ -50,8 +50,8 @@ def admit(
     assert caller.client_id is not None
     outbox.check_room()
     model = choose(request.model, surface=request.surface, caller=caller)
-    targets = affordable(model.targets, caller=caller, now=now)
-    able, plan = able_targets(targets, request), PlanCaps.of(caller)
+    plan = PlanCaps.of(caller)
+    able = affordable(able_targets(model.targets, request), caller=caller, now=now)
     wanted = model.output_limit if request.output_wanted is None else request.output_wanted
     limit = min(wanted, model.output_limit)
     thinking_budgets.check(request.members, wanted=wanted, limit=limit)

@@ -2,7 +2,7 @@
 
 A count costs nothing, so it reserves nothing and leaves no record. A prompt is counted only for whom a call with it
 might be made: not for somebody whose calls are stopped or whose tokens are used up or surely too few, nor where the
-client's budget is spent.
+client's budget is spent or a spending limit is reached.
 """
 
 from contextlib import suppress
@@ -16,6 +16,7 @@ from llmproxy.calls.admission import LARGE
 from llmproxy.calls.estimating import estimate_of
 from llmproxy.catalogue.choosing import able_targets, choose
 from llmproxy.catalogue.readiness import end_try, ready_target
+from llmproxy.catalogue.spending import affordable
 from llmproxy.dialects.anthropic.messages import count_request
 from llmproxy.dialects.asking import ask_once
 from llmproxy.dialects.protocol import ProviderUnavailable, Target
@@ -39,11 +40,11 @@ def count_tokens(*, caller: Caller, request: CallRequest, now: datetime, size: i
     """The tokens of a prompt. ``size``: the bytes of the request.
 
     Raises ``UnknownModel``, ``NotEntitled`` and ``InvalidRequest`` as a call does, ``ModelCallsStopped``,
-    ``BudgetExceeded``, ``MonthlyCapExceeded``, ``DailyLimitReached`` and ``ProviderRejected``.
+    ``BudgetExceeded``, ``SpendStopped``, ``MonthlyCapExceeded``, ``DailyLimitReached`` and ``ProviderRejected``.
     """
     assert caller.client_id is not None
     model = choose(request.model, surface=request.surface, caller=caller)
-    targets = able_targets(model.targets, request)
+    targets = affordable(able_targets(model.targets, request), caller=caller, now=now)
     # Running calls may hold all that is left: a count takes nothing of it.
     with suppress(CapReserved):
         needs = Needs(

@@ -257,13 +257,14 @@ def default_model_warning() -> str | None:
     if row is None:
         limit = _default().output_limit
         return (
-            f"LLM_DEFAULT_MODEL is {name}, which has no row here: every plan may use it, with up to {limit:,} tokens "
-            "of output, and its calls have no prices and count for no budget. Add a row of that name to change this."
+            f"LLM_DEFAULT_MODEL is {name}, which is not listed here: every plan may use it, with up to {limit:,} "
+            "tokens of output, and its calls have no prices, so budgets do not count them. "
+            "Add a model of that name to change this."
         )
     if not row.is_on:
         return f"LLM_DEFAULT_MODEL is {name}, which is off: calls that name no model are refused."
     if row.plans.all():
-        return f"LLM_DEFAULT_MODEL is {name}, which is for some plans only: others have to name a model."
+        return f"LLM_DEFAULT_MODEL is {name}, which only some plans include: callers on others have to name a model."
     return None
 
 

@@ -18,6 +18,7 @@ from config.platform.problems.problem import Fault, InvalidRequest
 from llmproxy.catalogue.member_names import ALL_IS_OLD, faults_of
 from llmproxy.models import Provider
 from llmproxy.setting_readers import API_KEY
+from usage.models import SpendLimit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,8 @@ def change_provider(
 ) -> Provider:
     """Changes a provider; running calls go on. An empty ``key`` keeps the one that it has.
 
-    Raises ``InvalidRequest``: also for another name or address without the key, which is bound to both.
+    Raises ``InvalidRequest``: also for another name or address without the key, which is bound to both,
+    and for another name while a spending limit has this one.
     """
     with transaction.atomic():
         provider = _locked(provider_id)
@@ -60,6 +62,11 @@ def change_provider(
         if moves and provider.api_key is not None and not key:
             sentence = "Enter the key again: it is bound to the provider's name and address."
             raise InvalidRequest(errors=[Fault("/api_key", "required", sentence)])
+        if terms.name != provider.name and SpendLimit.objects.filter(provider=provider.name):
+            sentence = (
+                "It has a spending limit, which counts calls by this name. Remove the limit first."
+            )
+            raise InvalidRequest(errors=[Fault("/name", "limited", sentence)])
         provider = _write(provider, terms, key=key)
         after = {**_audited(provider), "new_key": bool(key)}
         record(

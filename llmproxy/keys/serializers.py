@@ -35,14 +35,14 @@ class NewKeySerializer(serializers.Serializer[Any]):
         max_value=LARGEST,
         required=False,
         allow_null=True,
-        help_text="A cap of its own, at most yours; its calls count on yours as well.",
+        help_text="A cap of its own, at most yours; its calls count towards yours as well.",
     )
 
 
 class MadeKeySerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField(source="row.id")
     name = serializers.CharField(source="row.name")
-    key = serializers.CharField(source="text", help_text="Shown this once.")
+    key = serializers.CharField(source="text", help_text="Shown only this once.")
     expires_at = serializers.DateTimeField(source="row.expires_at")
 
 

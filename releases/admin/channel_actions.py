@@ -141,8 +141,8 @@ class OfferToAll(ShareAction):
 
 class EndShare(ShareAction):
     name = "end_share"
-    label = "End"
-    question = "Take the new release on {name} back?"
+    label = "End rollout"
+    question = "End the rollout on {name}?"
     destructive = True
     rule = channel_control.end_share
     done = "{channel} offers {version} to all shells."

@@ -33,7 +33,7 @@ class Lever(Action):
 
     def done(self, target: Client | ServiceNotice, sentence: str) -> Result:
         back = (target, self.name)
-        return Result(sentence, target, "Shells hear of it within a minute.", undo=back)
+        return Result(sentence, target, "Shells get the change within a minute.", undo=back)
 
 
 class VersionField(forms.CharField):

@@ -226,7 +226,7 @@ class Unpin(Action):
 
     def effects(self, target: AppPin) -> Iterable[str]:
         rule = "its plan's pin, or the channel," if target.client_id else "the channel"
-        yield f"For {target.client or target.plan}, {rule} counts again."
+        yield f"For {target.client or target.plan}, {rule} applies again."
         yield "Shells get it at their next update check and keep their installed version until then."
 
     def do(self, target: AppPin, **given: Any) -> Result:

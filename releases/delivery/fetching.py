@@ -70,7 +70,7 @@ def _asking(method: str, url: str, *, limit: int, deadline: float) -> Iterator[E
         ) as exchange:
             yield exchange
     except ExchangeError as error:
-        too_large = f"An artifact can have at most {limit // 2**20} MiB."
+        too_large = f"An artifact can be at most {limit // 2**20} MiB."
         raise FetchRefused(error.reason, DETAILS.get(error.reason, too_large)) from None
 
 

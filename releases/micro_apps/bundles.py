@@ -54,7 +54,7 @@ def read(path: Path) -> bytes:
         too_large = os.fstat(file.fileno()).st_size > LIMIT_BYTES
         content = b"" if too_large else file.read(LIMIT_BYTES + 1)
     if too_large or len(content) > LIMIT_BYTES:
-        raise BundleRejected("too_large", f"A bundle can have at most {LIMIT_BYTES} bytes.")
+        raise BundleRejected("too_large", f"A bundle can be at most {LIMIT_BYTES} bytes.")
     check(content)
     return content
 

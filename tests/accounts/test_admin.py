@@ -91,9 +91,9 @@ def test_keys_show_where_they_are_in_their_life(console: Browser, by: Actor, now
     keys = SigningKey.objects.order_by("published_at")
     assert [admin.stage(key) for key in keys] == [
         "retired",
-        "signs no more, still verifies",
+        "no longer signs, still verifies",
         "signs",
-        "published, does not sign yet",
+        "published, not signing yet",
     ]
     retired, verifying, signing, published = map(admin.next, keys)
     assert retired == "nothing"

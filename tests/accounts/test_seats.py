@@ -252,7 +252,7 @@ def test_clients_without_a_free_seat_that_are_not_listed_are_counted(
             add_user(email=f"ben@client-{number}.test", client=client, **how)
     found = [each for each in items(now=now, operator=operator) if each.kind.name == "seats"]
     assert [str(each) for each in found if each.more] == [
-        "2 more clients that have no free seat, although somebody was refused one."
+        "2 more clients with no free seat, where somebody was refused one."
     ]
 
 

@@ -147,7 +147,7 @@ def test_budgets_need_attention_with_their_forecast(
     ):
         item = one(at, "budget")
         assert str(item).startswith("Acme is at 99 % of its budget: $9.90 of $10.00.")
-        assert ("At this pace it is spent" in str(item)) == is_spent
+        assert ("At this pace it runs out" in str(item)) == is_spent
     assert (item.level, item.whom) == (Level.WATCH, "8 people")
     Budget.objects.update(spent=14_200_000, exceeded_at=now)
     item = one(now, "budget")
@@ -165,7 +165,7 @@ def test_graces_decisions_and_overrides_that_end_soon_need_attention(
         licence_id=world.client.licence.pk, status=Standing.ACTIVE, grace_until=None,
         ends_at=now + timedelta(days=2), reason="x", by=by, now=now,
     )  # fmt: skip
-    assert str(one(now, "licence")).startswith("The decision that Acme is active ends ")
+    assert str(one(now, "licence")).startswith("Acme is active by an operator until ")
     assert found(now, "override") == []
     later = now + timedelta(days=5)
     named = found(later, "override")
@@ -269,7 +269,7 @@ def test_abandoned_calls_and_implausible_reports_need_attention(
     report, item = sorted(found(now, "alert"), key=lambda each: each.row.kind, reverse=True)
     assert str(item) == f"{world.person} abandoned 34 calls within an hour."
     assert act(item, now=now) == "Stop calls"
-    assert str(report).startswith("The report of a provider on a call of ")
+    assert str(report).startswith("A provider’s report on a call by ")
     assert act(report, now=now) is None
     Alert.objects.update(told_at=now)
     assert found(now + timedelta(days=2), "alert") == []

@@ -132,7 +132,7 @@ def test_an_operator_who_may_only_look_changes_nothing(
     stranger.force_login(operator_with(Role.AUDITOR))
     text = words(stranger, page(row))
     assert "Debtor 00" in text
-    assert "Confirm the suspensions" not in text
+    assert "Confirm suspensions" not in text
     customer = reverse("admin:licensing_licence_customer", args=[organisation.licence.pk])
     for address in (page(row, "confirm"), customer):
         assert stranger.get(address).status_code == 403

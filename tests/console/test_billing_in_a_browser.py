@@ -26,7 +26,7 @@ def test_held_suspensions_are_found_looked_at_and_confirmed(
         expect(browser.get_by_text("Debtor 00, Debtor 01")).to_be_visible()
         expect(browser.locator("#zone")).to_contain_text("Asia/Calcutta")
         assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        browser.get_by_role("link", name="Confirm the suspensions").click()
+        browser.get_by_role("link", name="Confirm suspensions").click()
         expect(browser.locator(".effects")).to_contain_text("suspends 12 of 12 clients")
         # Its style may come after its words.
         browser.wait_for_load_state()
@@ -34,5 +34,5 @@ def test_held_suspensions_are_found_looked_at_and_confirmed(
         browser.get_by_label("Reason").fill("They have all left.")
         browser.get_by_role("button", name="Let sync_subscriptions suspend").click()
         expect(browser.locator(".messagelist")).to_contain_text("The next run suspends them")
-        expect(browser.get_by_role("link", name="Confirm the suspensions")).to_have_count(0)
+        expect(browser.get_by_role("link", name="Confirm suspensions")).to_have_count(0)
     assert not HeldSuspension.objects.get(pk=row.pk).is_held

@@ -72,7 +72,7 @@ def test_one_call_is_ended_with_a_reason(console: Browser, operator: User, world
 def test_several_calls_are_ended_at_once(console: Browser, world: World) -> None:
     calls = [running_of(person) for person in world.people[:3]]
     chosen = {"action": "end", "_selected_action": [call.pk for call in calls]}
-    assert "3 chosen" in console.post(RUNNING, chosen).content.decode()
+    assert "3 selected" in console.post(RUNNING, chosen).content.decode()
     several = reverse("admin:usage_runningcall_end_several")
     done = console.post(
         several, {"target": [call.pk for call in calls], "reason": "Loops."}, follow=True

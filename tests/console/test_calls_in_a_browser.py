@@ -19,7 +19,7 @@ def test_a_person_is_stopped_and_let_go_on(base_url: str, operator: User, world:
     with desk(base_url, operator) as page:
         page.goto(reverse("admin:accounts_client_change", args=[world.client.pk]))
         row = page.locator("tr", has_text=person.email)
-        row.get_by_label("Acts on").click()
+        row.get_by_label("Actions for").click()
         row.get_by_role("link", name="Stop").click()
         expect(page.locator(".effects")).to_contain_text("running ones end within 15 seconds")
         page.get_by_label("Reason").fill("Runs wild.")
@@ -69,7 +69,7 @@ def test_an_extra_allowance_takes_a_number_and_a_reason(
         expect(page.locator(".messagelist")).to_contain_text("The extra allowance for")
         page.goto(reverse("admin:accounts_user_change", args=[person.pk]))
         expect(page.locator("section.usage")).to_contain_text("125 k")
-        page.get_by_role("link", name="End it").click()
+        page.get_by_role("link", name="End the extra allowance").click()
         page.get_by_label("Reason").fill("Done.")
         page.get_by_role("button", name="End the extra allowance").click()
         expect(page.locator(".messagelist")).to_contain_text("has ended")

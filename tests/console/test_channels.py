@@ -52,7 +52,7 @@ def text(console: Browser, address: str) -> str:
 
 def test_a_channel_says_what_is_live_and_since_when(console: Browser, published: Pipeline) -> None:
     shown = text(console, PAGE)
-    assert "2.0.0 is offered to every older shell since" in shown
+    assert "2.0.0 has been offered to every older shell since" in shown
     assert "release pipeline (secret 1)" in shown
     assert "not purged: serves an older manifest" in shown
     assert "2.0.0" in text(console, reverse("admin:releases_shellchannel_changelist"))
@@ -88,7 +88,7 @@ def test_a_failed_purge_is_red_here_and_on_the_front_page(
     assert AuditEvent.objects.filter(action="release:purge_retried").count() == 1
     purge.confirmed_at = now
     purge.save()
-    assert "read back" in text(console, PAGE)
+    assert "checked" in text(console, PAGE)
     assert "Purge failed" not in text(console, listed)
     assert "does not serve" not in troubles()
 
@@ -241,20 +241,20 @@ def test_the_cdn_of_a_halted_channel_serves_no_update(
     assert cell() == "not checked"
     purged(live, confirmed_at=now)
     assert cell() == "serves it"
-    assert "serves it, read back" in text(console, PAGE)
+    assert "serves it, checked" in text(console, PAGE)
     ShellChannel.objects.update(halted_at=now)
     # Its files are still to be removed.
-    assert cell() == "under way"
+    assert cell() == "in progress"
     assert "Being purged" in text(console, PAGE)
     purged(None)
-    assert cell() == "under way"
+    assert cell() == "in progress"
     Purge.objects.filter(publication=None).update(confirmed_at=now)
     assert cell() == "serves no update"
-    assert "serves no update, read back" in text(console, PAGE)
+    assert "serves no update, checked" in text(console, PAGE)
     assert "serves it" not in front("channels")[1] + text(console, PAGE)
     # Resumed: its files are still to be placed.
     ShellChannel.objects.update(halted_at=None)
-    assert cell() == "under way"
+    assert cell() == "in progress"
     assert "serves no update" not in text(console, PAGE)
 
 
@@ -283,7 +283,7 @@ def test_a_release_for_a_share_is_raised_and_offered_to_all(
     for page in (PAGE, reverse("admin:releases_shellchannel_changelist")):
         assert '<span class="chip chip-running">Rolling out to 5 %</span>' in text(console, page)
     assert "3.0.0 is offered to 5 % of the shells, 2.0.0 to all others." in text(console, PAGE)
-    assert "Shells that are offered it now still are." in text(console, act("raise_share"))
+    assert "Shells that are already offered it still are." in text(console, act("raise_share"))
     refused = console.post(act("raise_share"), {"share": 4, "reason": "It works."})
     assert "A number above 5, at most 100." in refused.content.decode()
     raised = console.post(act("raise_share"), {"share": 25, "reason": "It works."}, follow=True)
@@ -343,7 +343,7 @@ def test_the_proof_of_each_artifact_is_shown(console: Browser, published: Pipeli
     page = reverse("admin:releases_shellrelease_change", args=[release.pk])
     shown = text(console, page)
     assert artifact.sha256 in shown
-    assert f"good, by the key <code>{published.signer.name}</code>" in shown
+    assert f"valid, by the key <code>{published.signer.name}</code>" in shown
     assert "version:2.0.0" in shown
     assert "should be" not in shown
     artifact.cache_control = "max-age=60"

@@ -84,9 +84,9 @@ def test_an_operator_raises_a_share_and_takes_it_back(
         page.get_by_role("button", name="Raise share").click()
         expect(page.locator(".messagelist")).to_contain_text("offers 3.0.0 to 40 % of the shells")
         page.get_by_text("More", exact=True).click()
-        page.get_by_role("link", name="End…").click()
+        page.get_by_role("link", name="End rollout…").click()
         page.get_by_label("Reason").fill("It crashes.")
-        page.get_by_role("button", name="Take the new release").click()
+        page.get_by_role("button", name="End the rollout").click()
         expect(page.locator(".messagelist")).to_contain_text("offers 2.0.0 to all shells")
         expect(page.locator("h1")).to_contain_text("Offered")
 

@@ -93,14 +93,14 @@ def test_the_page_tells_of_licence_people_sessions_usage_and_events(
         '<span class="chip chip-under">Grace</span>',
         "Grace by an operator until",
         "Reason: The invoice is late.",
-        "Billing says active (does not count now)",
+        "Billing says active (not in effect)",
         "<b>8</b> people",
         "person-7@acme.test",
         "90 %",
         "Invite people",
         "Change licence terms",
         "added the client Acme",
-        "decided the licence of Acme",
+        "set the licence status of Acme",
         "granted person-",
     ):
         assert shown in text, shown

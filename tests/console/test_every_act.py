@@ -154,13 +154,13 @@ def arranged(world: World, by: Actor, now: datetime) -> None:
     second = Provider.objects.create(name="second", base_url="https://second.test", is_on=False)
     Route.objects.create(model=model, provider=second, provider_name="theirs", order=1)
     Provider.objects.create(name="third", base_url="https://third.test")
-    for name, passes_on in (("second", None), ("third", now.date())):
+    for name, passes_on in (("fourth", None), ("fifth", now.date())):
         reached = {"day_spent": 9, "day_warned_at": now, "day_reached_at": now}
         spend_limit(name, now, passes_on=passes_on, **reached)
 
 
 def spend_limit(provider: str, now: datetime, **state: Any) -> None:
-    """A limit that calls do not meet."""
+    """A limit of a provider that is gone, which calls do not meet and no act renames."""
     spans = {"day": now.date(), "month": now.date().replace(day=1), "counted_at": now}
     SpendLimit.objects.create(provider=provider, daily=9, **spans, **state)
 

@@ -85,12 +85,12 @@ def test_jobs_that_failed_or_wait_too_long_are_counted(signing_key: None, now: d
     job("failed")
     job("todo", now - timedelta(hours=1))
     assert "2 jobs failed permanently: send an email." in troubles(now)
-    assert "1 job should have begun by now." in troubles(now)
+    assert "1 job should have started by now." in troubles(now)
     # One that was queued to be done at once; the table notes by itself when that was.
     job("todo")
     with connection.cursor() as cursor:
         cursor.execute("UPDATE procrastinate_events SET at = %s", [now - timedelta(hours=1)])
-    assert "2 jobs should have begun by now." in troubles(now)
+    assert "2 jobs should have started by now." in troubles(now)
 
 
 def test_operators_who_belong_to_a_client_are_listed(
@@ -168,7 +168,7 @@ def test_a_missed_night_is_listed(signing_key: None, now: datetime) -> None:
     for job, hours in (("expire_grace", 27), ("prune_telemetry", 3)):
         at = now - timedelta(hours=hours)
         record("nightly:done", by=Actor.command("nightly"), now=at, target=job, target_id=job)
-    said = "1 nightly job has not succeeded for more than a night: Suspend clients whose grace"
+    said = "1 nightly job has not succeeded for more than a day: Suspend clients whose grace"
     assert said in troubles(now)
 
 
@@ -184,7 +184,7 @@ def test_missed_nights_are_one_line(console: Browser, now: datetime) -> None:
             target_id=each.name,
         )
     text = console.get("/admin/").content.decode()
-    assert "6 nightly jobs</a> have not succeeded</b> for more than a night: Read licences" in text
+    assert "6 nightly jobs</a> have not succeeded</b> for more than a day: Read licences" in text
 
 
 def test_the_page_names_what_needs_attention(console: Browser, world: World) -> None:

@@ -68,7 +68,7 @@ def test_a_licence_is_put_into_grace_with_a_few_clicks(
         page.get_by_role("link", name="Borealis").click()
         take_act(page, "Change licence status")
         page.get_by_label("Grace: everything works").check()
-        page.get_by_label("Grace ends (UTC)").fill("2100-03-01T20:00")
+        page.get_by_label("Grace period ends (UTC)").fill("2100-03-01T20:00")
         expect(page.locator("#id_grace_until + .local-time")).to_have_text(
             "2 Mar 2100 01:30 Asia/Calcutta"
         )
@@ -93,7 +93,7 @@ def test_several_people_are_chosen_and_revoked(base_url: str, operator: User, wo
             page.get_by_label(f"Choose {person.email}").check()
         expect(bar).to_be_visible()
         page.get_by_role("button", name="End all sessions…").click()
-        expect(page.get_by_role("heading", name="2 chosen")).to_be_visible()
+        expect(page.get_by_role("heading", name="2 selected")).to_be_visible()
         expect(page.locator(".effects")).to_contain_text("within 15 seconds")
         page.get_by_label("Reason").fill("Laptops lost.")
         page.get_by_role("button", name="End all sessions").click()
@@ -198,7 +198,9 @@ def test_a_file_of_people_is_looked_at_and_imported(
                 page.get_by_role("button", name="Add 2 people and invite them").click()
                 expect(page.locator(".messagelist")).to_contain_text("2 people added.")
             else:
-                expect(page.get_by_role("status")).to_contain_text("everybody in the file is here")
+                expect(page.get_by_role("status")).to_contain_text(
+                    "everybody in the file is already here"
+                )
     assert User.objects.filter(client=client).count() == 2
 
 

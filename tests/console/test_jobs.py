@@ -315,7 +315,7 @@ def test_jobs_are_told_by_what_they_do_with_chips_and_their_next_try(
         )
     listed = reverse("admin:procrastinate_procrastinatejob_changelist")
     text = console.get(listed).content.decode().partition("All jobs")[2]
-    for said in ("Send an email", "Mail a password link", "Mail usage alerts", "of.before"):
+    for said in ("Send an email", "Email a password link", "Email usage alerts", "of.before"):
         assert said in text
     for word in ("Waiting", "Failed", "Done"):
         assert f'">{word}</span>' in text

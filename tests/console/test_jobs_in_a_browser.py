@@ -73,13 +73,13 @@ support: a client's whole story
     open Acme
     see Spent this month
     act Activity
-    see decided the licence of
+    see set the licence status of
 licensing: grace, suspend, resume
     menu Clients
     open Acme
     act Change licence status
     tick Grace
-    fill Grace ends (UTC) = 2100-01-01T00:00
+    fill Grace period ends (UTC) = 2100-01-01T00:00
     fill Reason = Agreed.
     press Change licence status
     told is in its grace period
@@ -300,7 +300,7 @@ auditor: signing keys
     see Signing keys
 owner: give roles to a new colleague
     menu Operators
-    act New operator
+    act Add operator
     fill Email = nora@ops.test
     tick support
     fill Reason = Joins us.

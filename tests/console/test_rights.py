@@ -28,7 +28,7 @@ BLOCKS = {
     "front": {
         "Licences by state": "licensing.view_licence",
         "is in its grace period</b> until": "licensing.view_licence",
-        "Calls in flight": "usage.view_runningcall",
+        "Running calls": "usage.view_runningcall",
         "failed permanently": "procrastinate.view_procrastinatejob",
         "Nightly jobs": "accounts.view_auditevent",
         "an override": "accounts.view_auditevent",
@@ -36,7 +36,7 @@ BLOCKS = {
     "person": {
         "450,000": "usage.view_monthlyusage",
         "Running calls": "usage.view_runningcall",
-        "Ended ones": "accounts.view_session",
+        "Ended sessions": "accounts.view_session",
         "an override": "accounts.view_auditevent",
     },
     "client": {

@@ -529,7 +529,7 @@ def test_a_grave_act_that_adds_a_row_asks_too(whole: Browser, operator: User) ->
     assert prove_again(whole, operator).status_code == 302
     kept = whole.get(page).content.decode()
     assert "https://models.example/v1" in kept
-    assert "Not kept while you confirmed: enter it again." in kept
+    assert "This was not kept: enter it again." in kept
     assert "sk-theirs" not in kept
     assert whole.post(page, given).status_code == 302
     assert acts("provider:added") == ["provider:added"]

@@ -124,7 +124,7 @@ def keep_recovery_codes(page: Page) -> list[str]:
     page.get_by_role("button", name="Create recovery codes").click()
     expect(page.locator(".recovery-codes li")).to_have_count(10)
     codes = page.locator(".recovery-codes code").all_inner_texts()
-    page.get_by_role("link", name="I have kept them").click()
+    page.get_by_role("link", name="I have saved them").click()
     expect_console(page)
     return codes
 

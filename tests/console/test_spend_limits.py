@@ -79,6 +79,19 @@ def test_a_limit_is_set_changed_and_removed(console: Browser) -> None:
     assert AuditEvent.objects.filter(action="spend_limit:set", target="first").count() == 3
 
 
+def test_a_limit_is_not_replaced_or_removed_where_one_is_added(
+    console: Browser, spent: SpendLimit
+) -> None:
+    Provider.objects.create(name="first", base_url="https://one.test")
+    for amounts, field in (({}, "provider"), ({"daily": "5"}, "provider")):
+        answer = console.post(f"{LIMITS}add/", {"provider": "first", "reason": "x", **amounts})
+        assert field in answer.context["form"].errors
+    answer = console.post(f"{LIMITS}add/", {"provider": "", "reason": "x"})
+    assert "daily" in answer.context["form"].errors
+    [limit] = SpendLimit.objects.all()
+    assert (limit.daily, limit.monthly) == (spent.daily, spent.monthly)
+
+
 @pytest.mark.parametrize("amount", ["0", "-1", "0.001", "1e400", "12,5", "nan"])
 def test_no_amount_that_is_none_is_taken(console: Browser, amount: str) -> None:
     form = {"provider": "", "daily": amount, "reason": "x"}
@@ -95,7 +108,7 @@ def test_a_provider_that_is_none_is_not_taken(console: Browser) -> None:
 
 def test_calls_are_let_pass_and_held_again(console: Browser, spent: SpendLimit) -> None:
     page = f"{LIMITS}{spent.pk}/pass/"
-    assert "nothing bounds what they cost until midnight" in words(console, page)
+    assert "nothing limits what they cost until midnight" in words(console, page)
     console.post(page, {"reason": "A deadline."})
     assert "Calls pass today" in words(console, LIMITS)
     spent.refresh_from_db()

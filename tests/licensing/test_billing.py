@@ -502,7 +502,7 @@ class TestOperatorsGrace:
         assert (promised.status, promised.operator_reason) == ("suspended", "A promise.")
         assert promised.operator_until == now + 3 * DAY
         event = AuditEvent.objects.filter(action="licence:operator_set")[0]
-        assert event.reason == "The grace has run out."
+        assert event.reason == "The grace period is over."
 
     def test_an_expired_decision_is_not_ended_as_a_grace(
         self, promised: Licence, by: Actor, now: datetime

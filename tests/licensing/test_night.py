@@ -101,7 +101,7 @@ def test_only_the_lock_is_held_while_stripe_is_slow_and_nobody_else_begins(
 
     assert [True, False, False] in held()
     eventually(lambda: not any(busy or waits for _, busy, waits in held()))
-    assert sync() == "sync_subscriptions: not begun, because it runs already\n"
+    assert sync() == "sync_subscriptions: not started, because it is already running\n"
     stripe.release.set()
     said, _ = first.communicate(timeout=60)
     assert (first.returncode, said) == (0, "sync_subscriptions: changed: 1 grace\n")

@@ -68,7 +68,7 @@ def test_the_list_warns_about_the_default_model(console: Browser, settings) -> N
     settings.LLM_DEFAULT_MODEL = "usual"
     address = reverse("admin:llmproxy_languagemodel_changelist")
     front = reverse("admin:index")
-    assert "which has no row here" in console.get(address).content.decode()
+    assert "which is not listed here" in console.get(address).content.decode()
     model = LanguageModel.objects.create(name="usual", provider_name="x")
     assert "LLM_DEFAULT_MODEL" not in console.get(address).content.decode()
     assert "calls that name no model are refused" not in console.get(front).content.decode()
@@ -77,7 +77,7 @@ def test_the_list_warns_about_the_default_model(console: Browser, settings) -> N
     assert "calls that name no model are refused" in console.get(front).content.decode()
     LanguageModel.objects.update(is_on=True)
     model.plans.add(Plan.objects.create(name="Other"))
-    assert "some plans only" in console.get(address).content.decode()
+    assert "which only some plans include" in console.get(address).content.decode()
 
 
 def test_a_model_without_prices_is_named_where_models_are_changed(console: Browser) -> None:
@@ -144,7 +144,7 @@ def test_a_providers_page_tells_its_health_and_spend(console: Browser, now: date
     readiness.note_failure(RouteKey("second", "theirs"), wait=60, now=now)
     shown = console.get(page).content.decode()
     assert "1 answered, 1 failed" in shown
-    assert re.search(r"no calls for theirs until \d\d:\d\d UTC, as it asked", shown)
+    assert re.search(r"no calls for theirs until \d\d:\d\d UTC, at its request", shown)
     assert "0 calls, $0.00" in shown
 
 

@@ -356,13 +356,13 @@ class TestOffered:
     def test_a_model_claims_the_modalities_that_are_known(self, console: Browser) -> None:
         model = route("gpt-4o").model
         assert as_offered(model).input_modalities == ["text"]
-        assert "text; nobody has chosen" in self.page(console, model)
+        assert "text (not set here)" in self.page(console, model)
         model.image_tokens = 1_000
         assert as_offered(model).input_modalities == ["text", "image"]
         model.input_modalities = ["text", "file"]
         model.save()
         assert as_offered(model).input_modalities == ["text", "file"]
-        assert "nobody has chosen" not in self.page(console, model)
+        assert "not set here" not in self.page(console, model)
         embedding = route("text-embedding-3-small").model
         embedding.image_tokens = 1
         assert as_offered(embedding).input_modalities == ["text"]

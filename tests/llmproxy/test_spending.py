@@ -3,7 +3,9 @@
 Rows name public reports of other proxies that limit spending.
 """
 
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,8 +16,10 @@ from rest_framework.test import APIClient
 from accounts.audit import Actor
 from accounts.models import Session, User
 from config.platform.money import DOLLAR
+from config.platform.problems.problem import InvalidRequest
 from licensing.callers import Caller, load_caller
 from llmproxy.calls.explanation import explain
+from llmproxy.catalogue.providers import ProviderTerms, change_provider
 from llmproxy.models import LanguageModel, Provider, Route
 from llmproxy.requests.chat import parse
 from tests.llmproxy.calling import admit
@@ -119,6 +123,54 @@ def test_calls_go_on_to_another_provider(scene: Scene) -> None:
     stop(scene, "second")
     with pytest.raises(SpendStopped):
         asked(scene)
+
+
+@pytest.mark.parametrize(
+    ("stopped", "providers"), [("first", None), ("second", ["first"]), ("elsewhere", ["first"])]
+)
+def test_a_request_that_only_a_stopped_provider_can_take_is_stopped(
+    scene: Scene, stopped: str, providers: list[str] | None
+) -> None:
+    """It is no fault of the request, and is held to the route that it would be held to on another day."""
+    Provider.objects.filter(name="second").update(
+        dialect="anthropic", base_url="http://127.0.0.1:9"
+    )
+    request = parse({**CHAT, "seed": 7, "logit_bias": {"1": 5}}, stream=False)
+    stop(scene, stopped)
+
+    def asked() -> list[str]:
+        call = admit(caller=caller(scene.user), request=request, request_id="x", now=scene.now)
+        return [each.provider for each in call.admission.targets]
+
+    if providers is None:
+        with pytest.raises(SpendStopped):
+            asked()
+    else:
+        assert asked() == providers
+
+
+def test_a_prompt_is_not_counted_for_whom_no_call_begins(models: Scene) -> None:
+    body = {"model": CLAUDE, "messages": ASK["messages"]}
+    asked = partial(models.api.post, "/v1/llm/messages/count_tokens", body, format="json")
+    assert asked().status_code == 200
+    stop(models, "elsewhere")
+    assert asked().status_code == 200
+    stop(models)
+    answer = asked()
+    assert (answer.status_code, answer["x-should-retry"]) == (503, "false")
+
+
+def test_a_provider_keeps_the_name_by_which_its_limit_counts(scene: Scene) -> None:
+    provider = Provider.objects.get(name="first")
+    set_spend_limit(provider="first", daily=DOLLAR, monthly=None, **scene.given)
+    given = {"provider_id": provider.pk, "key": "", **scene.given}
+    terms = ProviderTerms(name="first", dialect="openai", base_url="http://127.0.0.1:10/v1")
+    change_provider(terms=terms, **given)
+    with pytest.raises(InvalidRequest) as refused:
+        change_provider(terms=replace(terms, name="another"), **given)
+    assert [each.pointer for each in refused.value.errors] == ["/name"]
+    set_spend_limit(provider="first", daily=None, monthly=None, **scene.given)
+    assert change_provider(terms=replace(terms, name="another"), **given).name == "another"
 
 
 def test_a_limit_at_another_provider_changes_nothing(scene: Scene) -> None:

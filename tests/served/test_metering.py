@@ -495,7 +495,7 @@ def test_an_implausible_charge_is_lowered_where_its_alert_leads(
     *_, link = re.findall(r"https?://[^/]+(/\S+)", text)
     [lower] = re.findall(r'href="([^"]+)"[^>]*>\s*Lower charge', licensing.get(link).text)
     done = licensing.submit(lower, input_tokens="350", output_tokens="5", reason="The invoice.")
-    assert "The call is charged 350 tokens of input and 5 of output." in done.text
+    assert "The call is now charged 350 tokens of input and 5 of output." in done.text
     assert "100,000 in, 9 out" in licensing.get(link).text
     assert charged_of(shell, database, person) == (350, 5, 350 * 2 + 5 * 8)
     assert_nothing_is_reserved(database, person)

@@ -421,7 +421,7 @@ class TestTelling:
         assert len(to_operators) == 6
         (mail,) = [each for each in mails() if each not in to_operators]
         assert mail["to"] == ["it@told.test"]
-        assert mail["subject"] == "2 caps of people of Told are used up"
+        assert mail["subject"] == "2 caps of people at Told are used up"
         assert "- p0@told.test: 1,000 of 1,000 output tokens in November" in mail["text"]
         assert "refused until 1 December, 00:00 UTC" in mail["text"]
         assert "p2@told.test" not in mail["text"]
@@ -434,7 +434,7 @@ class TestTelling:
             use(each, 1_000)
         assert alerts.mail_waiting(now=NOON) == 24
         (mail,) = mails()
-        assert mail["subject"] == "12 people are near or at a limit of model tokens"
+        assert mail["subject"] == "12 people are near or at a model token limit"
         assert "p003@many.test (Many): 1,000 of 1,000 output tokens in November" in mail["text"]
 
     def test_the_mail_about_a_day_says_when_it_is_over(self, user: User) -> None:
@@ -494,7 +494,7 @@ class TestTelling:
             use(each, 900)
         assert alerts.mail_waiting(now=NOON) == 60
         (mail,) = mails()
-        assert mail["subject"] == "60 people are near or at a limit of model tokens"
+        assert mail["subject"] == "60 people are near or at a model token limit"
         assert "p000@many.test (Many): 900 of 1,000 output tokens in November" in mail["text"]
         assert "and 10 more." in mail["text"]
         assert "https://shell.test/admin/usage/alert/" in mail["text"]
@@ -636,14 +636,14 @@ class TestChecking:
     ) -> None:
         call_command("check_usage_alerts")
         assert capsys.readouterr().out == (
-            "check_usage_alerts: 0 people, 95th percentile -, 0 noticed, 0 told\n"
+            "check_usage_alerts: 0 people, 95th percentile -, 0 noticed, 0 emailed\n"
         )
         use(user, 900, now=datetime.now(UTC))
         call_command("check_usage_alerts", "--dry-run")
         assert capsys.readouterr().out == "check_usage_alerts: 1 people, 95th percentile 90 %\n"
         assert (kinds(), mails()) == (["output"], [])
         call_command("check_usage_alerts")
-        assert "1 people, 95th percentile 90 %, 0 noticed, 1 told" in capsys.readouterr().out
+        assert "1 people, 95th percentile 90 %, 0 noticed, 1 emailed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

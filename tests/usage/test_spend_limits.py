@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from django.core.cache import cache
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, User
@@ -293,8 +293,9 @@ def test_the_page_says_by_how_much_it_may_be_passed(user: User, by: Actor) -> No
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_limit_by_hand_is_told(by: Actor, user: User) -> None:
-    bound(by, "first", daily=5)
+@pytest.mark.parametrize("provider", ["first", ""])
+def test_a_limit_by_hand_is_audited(by: Actor, user: User, provider: str) -> None:
+    bound(by, provider, daily=5)
     spend(user, 5, provider="first")
     count()
     with transaction.atomic(), connection.cursor() as cursor:
@@ -302,5 +303,19 @@ def test_a_limit_by_hand_is_told(by: Actor, user: User) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("DELETE FROM usage_spendlimit")
     events = AuditEvent.objects.filter(action="spend_limit:changed_by_hand").order_by("id")
-    assert [each.target for each in events] == ["first", "first"]
+    assert [each.target for each in events] == [provider] * 2
     assert events[0].after == {"daily": 7}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("daily", "monthly"), [(None, None), (0, None), (None, 0), (0, 5), (5, 0), (-1, 5)]
+)
+def test_no_row_by_hand_is_without_an_amount(daily: int | None, monthly: int | None) -> None:
+    """Shares are divided by amounts, on the front page and in the metrics."""
+    day = NOON.date()
+    with pytest.raises(IntegrityError), transaction.atomic():
+        SpendLimit.objects.create(
+            provider="", daily=daily, monthly=monthly,
+            day=day, month=day.replace(day=1), counted_at=NOON,
+        )  # fmt: skip

@@ -15,7 +15,7 @@ ENDS: dict[str, Chip] = {
     End.DONE: Chip("well", "Done"),
     End.CLIENT_GONE: Chip("watch", "Disconnected"),
     End.PROVIDER_FAILED: Chip("stopped", "Failed"),
-    End.UNREAD: Chip("stopped", "Not readable"),
+    End.UNREAD: Chip("stopped", "Unreadable"),
     End.TIMEOUT: Chip("stopped", "Timed out"),
     End.STOPPED: Chip("stopped", "Stopped"),
     End.CRASHED: Chip("stopped", "Worker died"),

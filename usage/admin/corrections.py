@@ -37,4 +37,4 @@ class LowerCharge(Action):
     def do(self, target: UsageRecord, **given: Any) -> Result:
         call = lower_charge(record_id=target.pk, **given)
         charged = f"{call.input_tokens:,} tokens of input and {call.output_tokens:,} of output"
-        return Result(f"The call is charged {charged}.", call)
+        return Result(f"The call is now charged {charged}.", call)

@@ -92,7 +92,7 @@ class BudgetAdmin(ConsoleAdmin):
     def state(self, row: Budget) -> str:
         if row.exceeded_at:
             return "spent: model calls are refused"
-        return "operators were told of 80 %" if row.warned_at else ""
+        return "operators were emailed at 80 %" if row.warned_at else ""
 
     def row_name(self, row: Budget) -> str:
         return f"Budget of {row.client}"

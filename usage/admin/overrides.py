@@ -52,8 +52,8 @@ class GrantOverride(Action):
     form_class = OverrideForm
 
     def effects(self, target: None) -> Iterable[str]:
-        yield "The limits apply only to this person, from the next model call until they end."
-        yield f"{REPLACES}: an empty number is the plan's, 0 stops model calls; only the latest counts."
+        yield "The limits apply only to this person, from the next model call until their end date."
+        yield f"{REPLACES}: an empty number is the plan's, 0 stops model calls; only the latest applies."
         yield f"{ADDS}: on top of all other numbers, and several add up. The daily limit may have to grow as well."
 
     def initial(self, target: None, *, by: HttpRequest) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class EndOverride(Action):
         if target.is_extra:
             yield "Its tokens are no longer added, from the next model call on."
         else:
-            yield "The plan's limits apply from the next model call on, or those of an earlier override in effect."
+            yield "From the next model call on, the plan's limits apply, or an earlier override still in effect."
 
     def do(self, target: Override, **given: Any) -> Result:
         end_override(override_id=target.pk, **given)

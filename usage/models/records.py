@@ -43,7 +43,7 @@ class UsageRecord(models.Model):
         """The source of the settled numbers."""
 
         PROVIDER = "provider", "the provider's report"
-        COUNTED = "counted", "counted while it was delivered"
+        COUNTED = "counted", "counted during delivery"
         ESTIMATED = "estimated", "estimated"
 
     class End(models.TextChoices):

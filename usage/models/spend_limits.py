@@ -53,8 +53,14 @@ class SpendLimit(models.Model):
     class Meta:
         ordering = ("provider",)
         constraints = (
+            # A check passes where it compares with NULL.
             models.CheckConstraint(
-                condition=Q(daily__gt=0) | Q(monthly__gt=0), name="spend_limit_has_an_amount"
+                condition=Q(daily__isnull=False) | Q(monthly__isnull=False),
+                name="spend_limit_is_of_something",
+            ),
+            # Shares are divided by it.
+            models.CheckConstraint(
+                condition=~Q(daily=0) & ~Q(monthly=0), name="spend_limit_is_above_zero"
             ),
         )
 

@@ -16,7 +16,7 @@ EARLIER = re.compile(r"[\w-]{43}\.pem", re.ASCII)
 class Command(BaseCommand):
     help = (
         "Write the keys that verify access tokens now or soon: a PEM for each, jwks.json with all, "
-        "and keys.json with the times between which each counts."
+        "and keys.json with the times between which each is valid."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

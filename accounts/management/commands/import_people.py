@@ -17,7 +17,7 @@ from accounts.seats import lacking
 class Command(BaseCommand):
     help = (
         "Add people from a CSV file, with a column “email”, to a client, and mail new people an invitation. "
-        "A file with a fault adds nobody; the same file again changes nothing."
+        "A file with an error adds nobody; the same file again changes nothing."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

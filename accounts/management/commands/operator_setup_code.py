@@ -11,7 +11,9 @@ from accounts.management.terminal import refusals_as_errors, user_of
 
 
 class Command(BaseCommand):
-    help = "Print a code, good once and for 30 minutes, for an operator to set up a second factor."
+    help = (
+        "Print a code that works once, for 30 minutes, for an operator to set up a second factor."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email")

@@ -97,4 +97,4 @@ def _post(text: str) -> None:
     ) as exchange:
         status = exchange.await_head().status
     if not 200 <= status < 300:
-        raise Broken(f"The webhook answers {status}.", sent=True)
+        raise Broken(f"The webhook answered {status}.", sent=True)

@@ -69,7 +69,7 @@ def _channels(request: HttpRequest, now: datetime) -> list[Any]:
         if (purge := purges.get(row.pk)) is None:
             return "not checked"
         if purge.confirmed_at is None or not purge.is_current:
-            return console.at_the_cdn(row) or "under way"
+            return console.at_the_cdn(row) or "in progress"
         return "serves it" if purge.publication_id else "serves no update"
 
     return [

@@ -11,7 +11,7 @@ ACTS = (
     Act(
         "job:failed",
         "failed permanently: {}",
-        "a queued job failed at every try: the kind of its error, without its arguments",
+        "a queued job failed on every attempt: the kind of its error, without its arguments",
     ),
     Act(
         "job:retried",
@@ -30,12 +30,14 @@ ACTS = (
     ),
     Act(
         "alarm:raised",
-        "mailed operators: {}",
-        "operators were mailed that an alert has begun",
+        "emailed operators: {}",
+        "operators were emailed that an alert has started",
     ),
-    Act("alarm:cleared", "saw the end of: {}", "condition ended"),
+    Act("alarm:cleared", "reported the end of: {}", "condition ended"),
     Act(
-        "nightly:begun", "began the nightly jobs", "manage.py nightly began, with its list of jobs"
+        "nightly:begun",
+        "started the nightly jobs",
+        "manage.py nightly started, with its list of jobs",
     ),
     Act("nightly:done", "finished the nightly job {}", "nightly job succeeded", names=_JOBS),
     Act("nightly:failed", "failed in the nightly job {}", "nightly job failed", names=_JOBS),

@@ -16,7 +16,7 @@ from django.http import HttpRequest, QueryDict
 from config.console.submissions.double_submit import FIELD
 
 KEPT, KEPT_SECONDS = "kept_form", 600
-BACK = "You are confirmed. Nothing has been done yet: check what you typed, then continue."
+BACK = "Confirmed. Nothing has been done yet: check what you typed, then continue."
 
 
 def keep(
@@ -50,7 +50,7 @@ def clear_faults(form: forms.BaseForm, kept: Mapping[str, Any] | None) -> None:
     """Replaces the errors of a kept form's missing secrets and files by a request to enter them again."""
     again = {name: field for name, field in form.fields.items() if kept and _is_secret(field)}
     for field in again.values():
-        field.help_text = "Not kept while you confirmed: enter it again."
+        field.help_text = "This was not kept: enter it again."
     for name in again:
         form.errors.pop(name, None)
 

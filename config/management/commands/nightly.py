@@ -12,7 +12,7 @@ from config.composition.operation import nightly
 
 
 class Command(BaseCommand):
-    help = "Run every nightly job, also after a failure of one. The exit code is 1 if any failed."
+    help = "Run every nightly job, even after one has failed. The exit code is 1 if any failed."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(

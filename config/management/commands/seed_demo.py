@@ -13,7 +13,7 @@ from config.composition.operation.demo import Demo, add_second_provider, seed
 
 
 class Command(BaseCommand):
-    help = "Create a demo client, person, operator and key, and write how to sign in."
+    help = "Create a demo client, person, operator and key, and print how to sign in."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--output", type=Path, required=True, help="file to write (mode 600)")

@@ -5,5 +5,5 @@ from licensing import night
 
 
 class Command(JobCommand):
-    help = "Suspend licences whose grace has run out."
+    help = "Suspend licences whose grace period is over."
     job = night.EXPIRE_GRACE

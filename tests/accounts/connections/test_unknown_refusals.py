@@ -169,5 +169,5 @@ def test_operators_see_why_the_person_is_asked(
     base = "/admin/accounts/connection"
     assert connection.user.email in console.get(f"{base}/?state=lapsed").content.decode()
     page = console.get(f"{base}/{connection.pk}/change/").content.decode()
-    assert "refused for hours in words that nobody knows here" in page
+    assert "refused for hours with an error that is not known here" in page
     assert "refused in unknown words since" in page.lower()

@@ -23,7 +23,7 @@ class Command(BaseCommand):
     help = (
         "Write what a client's settled model calls of a month come to, by person and by model: calls, tokens, cost in "
         "dollars, abandoned calls, and calls without prices, whose cost is not known. Attempts that a provider left "
-        "without an answer, and may bill, are apart, by provider, and in no total."
+        "without an answer, and may bill, are listed separately, by provider, and are in no total."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
