@@ -90,10 +90,17 @@ def scene(
             name=name, dialect="openai", base_url="http://127.0.0.1:9/v1"
         )
         Route.objects.create(model=model, provider=provider, provider_name=MODEL, order=order)
+    _forget_routes()
     yield Scene(user, plan, model, by, now, signed_in)
-    for known in (readiness._seen, readiness._failures, readiness._failing_since):
-        known.clear()
+    _forget_routes()
     refusal_log._waiting.clear()
+
+
+def _forget_routes() -> None:
+    """Forgets the routes that this process noted, here or in another test."""
+    noted = readiness._seen, readiness._failures, readiness._failing_since, readiness._tries
+    for each in noted:
+        each.clear()
 
 
 def end_sessions(scene: Scene) -> None:
