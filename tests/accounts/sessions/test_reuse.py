@@ -228,7 +228,7 @@ class TestMail:
         replay(first, now, nowhere)
         text = " ".join(mailed()[1]["text"].split())
         assert "from an unknown address" in text
-        assert "It is the device on which you signed in" in text
+        assert "You signed in on that device on" in text
         assert "None" not in text
 
 

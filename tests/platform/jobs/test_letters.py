@@ -70,7 +70,7 @@ def test_no_name_in_a_mail_becomes_a_link_to_elsewhere(paragraph: str) -> None:
 
 def test_every_mail_of_a_person_says_what_to_do_if_it_is_unexpected() -> None:
     templates = sorted((ROOT / "templates/account/mail").iterdir())
-    assert len(templates) == 11
+    assert len(templates) == 12
     for template in templates:
         subject, greeting, *_, rule, last = template.read_text().strip().split("\n\n")
         assert (greeting, rule, "?" in last) == ("Hello,", "---", True), template
