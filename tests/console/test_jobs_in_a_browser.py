@@ -119,7 +119,7 @@ support: grant an override and end it
     press Grant override
     told is in effect
     find person-5@acme.test
-    open End it
+    open End the override
     fill Reason = Done.
     press End the override
     told has ended
