@@ -115,7 +115,7 @@ ACTS = (
         "client:seat_refused",
         "found no free seat at {}",
         (
-            "somebody could not be added, moved or enabled for want of a seat: seats and how many "
+            "somebody could not be added, moved or enabled because no seat was free: seats and how many "
             "were taken; at most one in a day for each client"
         ),
     ),
@@ -130,7 +130,7 @@ ACTS = (
     ),
     Act(
         "session:device_refused",
-        "was refused a sign-in on one more device",
+        "was refused a sign-in on another device",
         (
             "sign-in with the right password from one more device than the licence allows; at most "
             "one a minute for each person"

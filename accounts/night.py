@@ -23,7 +23,7 @@ def _prune_refresh_tokens(*, by: Actor, now: datetime, dry_run: bool) -> str:
     done = "would be removed" if dry_run else "removed"
     endless = f"; {bounded} sessions without an end end in {settings.SESSION_DAYS} days"
     return (
-        f"{sessions} sessions over for {pruning.OVER_KEPT.days} days {done}, with {tokens} tokens; "
+        f"{sessions} sessions that ended {pruning.OVER_KEPT.days} days ago {done}, with {tokens} tokens; "
         f"{of_console} expired sessions of the console {done}"
         f"{endless if bounded else ''}"
     )

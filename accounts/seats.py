@@ -24,7 +24,7 @@ REFUSAL_SHOWN = timedelta(days=1)
 class SeatsExhausted(Problem):
     code = "seats_exhausted"
     status = 409
-    title = "No seat free"
+    title = "No free seat"
     default_detail = "The licence has no free seat."
 
 

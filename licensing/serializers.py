@@ -46,7 +46,7 @@ class LicenceStatusSerializer(serializers.Serializer[Any]):
         help_text="How many devices each person may be signed in on, where there is a limit.",
     )
     minimum_version = serializers.CharField(
-        required=False, help_text="A shell below it shows its update screen alone."
+        required=False, help_text="A shell below it shows only its update screen."
     )
     message = LicenceMessageSerializer(required=False)
     shell = LicenceShellSerializer(required=False)

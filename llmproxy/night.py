@@ -18,7 +18,7 @@ def _learn(*, by: Actor, now: datetime, dry_run: bool) -> str:
 def _prune_keys(*, by: Actor, now: datetime, dry_run: bool) -> str:
     keys = prune_keys(now=now, dry_run=dry_run)
     done = "would be removed" if dry_run else "removed"
-    return f"{keys} personal keys over for {OVER_KEPT.days} days {done}"
+    return f"{keys} personal keys that ended {OVER_KEPT.days} days ago {done}"
 
 
 LEARN_TOKEN_FACTORS = Job("learn_token_factors", _learn, "Learn token factors")

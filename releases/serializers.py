@@ -50,7 +50,7 @@ class PublishedSerializer(serializers.Serializer[Any]):
     version = serializers.CharField()
     url = serializers.URLField(help_text="The manifest's address at the CDN.")
     share = serializers.IntegerField(
-        help_text="Percent of the shells that are offered it. Below 100 the CDN keeps the release before."
+        help_text="Percent of the shells that are offered it. Below 100 the CDN keeps the previous release."
     )
     purged = serializers.BooleanField(
         allow_null=True,

@@ -66,10 +66,10 @@ class Move(PersonAction):
     def effects(self, target: User) -> Iterable[str]:
         yield f"Now: {target.client or 'no client'}."
         yield ENDS
-        yield "They sign in again with the same password, and the new client's licence and plan count."
+        yield "They sign in again with the same password, and the new client's licence and plan apply."
         if target.is_active:
             yield "They take a seat of the new client. Without a free one there, nothing is changed."
-        yield "Their past usage stays with the old client in the ledger, and counts towards their month."
+        yield "Their past usage stays with the old client in the ledger, and still counts towards this month's caps."
         if not target.has_usable_password():
             yield "Their invitation no longer works: send another one afterwards."
 

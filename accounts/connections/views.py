@@ -127,7 +127,7 @@ class ConnectionViewSet(ViewSet):
         operation_id="disconnect",
         parameters=[PROVIDER],
         responses=no_content(
-            "Deleted here, and revoked at the provider as soon as that can be reached."
+            "Deleted here, and revoked at the provider as soon as it can be reached."
         ),
     )
     def destroy(self, request: Request, provider: str) -> Response:

@@ -31,7 +31,7 @@ class DeviceLimitReached(Problem):
 
     code = "device_limit_reached"
     status = 403
-    title = "No device free"
+    title = "No free device"
     default_detail = "You are signed in on as many devices as your licence allows."
 
 

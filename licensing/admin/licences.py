@@ -48,7 +48,7 @@ class TermsForm(TrackedForm, AppsForm, forms.ModelForm):  # type: ignore[type-ar
         if limit is not None and limit != self.instance.devices:
             devices = devices_of_client(self.instance.client_id, at=timezone.now())
             if said := " ".join(_effects_of_limit(limit, devices)):
-                said = f"{said} Send the form again to set it."
+                said = f"{said} Submit again to set it."
                 self.ask_once_more("limited", str(limit), at="devices", said=said)
         return given
 
@@ -70,8 +70,8 @@ class SetTerms(Action):
             "Lowering the number disables nobody, but nobody can be added or enabled until a seat is free."
         )
         yield (
-            "A limit of devices applies to the next sign-in of each person, and signs nobody out. "
-            "A shell without a device fingerprint takes the place of another one without."
+            "A device limit applies from each person's next sign-in, and signs nobody out. "
+            "A shell that sends no device fingerprint replaces another that sends none."
         )
 
     def form(
@@ -91,7 +91,7 @@ class SetTerms(Action):
         said = f"{licence.client} has the plan {licence.plan}."
         seats = seats_of(licence.client)
         if seats and seats.over:
-            people = counted(seats.over, "person more", "people more")
+            people = counted(seats.over, "more person", "more people")
             changed.append(f"{seats} seats are taken: {people} than seats. Nobody is disabled.")
         return Result(said, licence.client, " ".join(changed) or "Nothing has changed.")
 

@@ -34,7 +34,7 @@ class AppsForm(forms.BaseForm):
         slugs -= {*(self.initial.get("entitlements") or [])}
         if unknown := sorted(slugs & extensions().unknown_apps(slugs)):
             names = ", ".join(unknown)
-            said = f"No app is called {names}. Send the form again if it is not published yet."
+            said = f"No app is called {names}. Submit again if it is not published yet."
             self.ask_once_more("unknown", " ".join(unknown), at="entitlements", said=said)
         return given
 

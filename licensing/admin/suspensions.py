@@ -32,7 +32,7 @@ class ConfirmSuspensions(Action):
         yield f"The next run of {target.job} suspends {len(target.licence_ids)} of {target.clients} clients."
         yield f"Among them: {', '.join(_clients_of(target)[:CLIENTS_NAMED])}."
         yield "Their shells lock within a minute of it, and their model calls are refused."
-        yield "A run that would suspend many other clients, or that starts over three days from now, is held again."
+        yield "A run that would suspend many other clients, or starts more than three days from now, is held again."
 
     def do(self, target: HeldSuspension, **given: Any) -> Result:
         suspension_guard.confirm(held_id=target.pk, **given)

@@ -72,7 +72,7 @@ class Plan(models.Model):
         "personal keys",
         default=False,
         db_default=False,
-        help_text="Whether people may make keys for editors and command lines.",
+        help_text="People can create keys for editors and command lines.",
     )
     cached_input_percent = models.SmallIntegerField(
         "percent of cached input",
@@ -80,15 +80,15 @@ class Plan(models.Model):
         db_default=100,
         validators=(MinValueValidator(0), MaxValueValidator(100)),
         help_text=(
-            "Percent of input read from a provider's cache that counts towards day and month; 10 suits coding tools, "
-            "which send the same again in each call. What calls cost does not change."
+            "Percent of the input read from a provider's cache that counts towards daily and monthly caps. 10 suits "
+            "coding tools, which repeat most of their input in every call. The cost of calls does not change."
         ),
     )
     is_default = models.BooleanField(
         "for new clients",
         default=False,
         db_default=False,
-        help_text="Whether a new client gets this plan unless another is chosen. Takes the place of the plan before.",
+        help_text="New clients get this plan unless another is selected. It replaces the previous one.",
     )
     # Another one after each change of what a higher app offers by plans, so that processes may keep that.
     catalogue_version = models.UUIDField(db_default=RandomUUID(), editable=False)
@@ -141,14 +141,14 @@ class Licence(ShellNotice):
         null=True,
         blank=True,
         validators=(MinValueValidator(1),),
-        help_text="How many people may be enabled, invited ones too. Empty: any number.",
+        help_text="How many people can be enabled, including those invited. Empty: any number.",
     )
     devices = models.PositiveIntegerField(
         "devices per person",
         null=True,
         blank=True,
         validators=(MinValueValidator(1),),
-        help_text="How many devices each person may be signed in on. Empty: any number.",
+        help_text="How many devices each person can be signed in on. Empty: any number.",
     )
     devices_full = models.CharField(
         "when all are in use",
@@ -162,7 +162,7 @@ class Licence(ShellNotice):
         blank=True,
         default="",
         db_default="",
-        help_text="Who pays, as Stripe calls them. Empty: billing says nothing.",
+        help_text="The id of the customer in Stripe. Empty: billing says nothing.",
     )
     billing_status = models.CharField(max_length=10, choices=Standing, default=Standing.ACTIVE)
     # Kept after its end while payment is due, so that each debt has one grace.

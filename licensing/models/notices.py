@@ -38,7 +38,7 @@ class ShellNotice(models.Model):
         blank=True,
         default="",
         db_default="",
-        help_text="A shell below it shows its update screen alone. Empty: any version works.",
+        help_text="A shell below it shows only its update screen. Empty: any version works.",
     )
     # Another one for each text, so that a shell knows which ones its person has closed.
     message_id = models.UUIDField(null=True, blank=True, editable=False)

@@ -121,7 +121,7 @@ class AddModel(Action):
     form_class = OfferForm
 
     def effects(self, target: None) -> Iterable[str]:
-        yield "People on the chosen plans can call it at once."
+        yield "People on the selected plans can call it at once."
         yield UNPRICED
 
     def form(self, target: None, data: Mapping[str, Any] | None, *, by: HttpRequest) -> OfferForm:

@@ -57,7 +57,7 @@ class LimitForm(AmountsForm):
         if not self.errors and given["daily"] is given["monthly"] is None:
             self.add_error("daily", "Give an amount per day, per month, or both.")
         if SpendLimit.objects.filter(provider=given.get("provider")).exists():
-            self.add_error("provider", "It has a limit already. Set that one's amounts.")
+            self.add_error("provider", "It already has a limit. Change its amounts instead.")
         return given
 
 

@@ -209,7 +209,7 @@ def sentences_of(caller: Caller) -> Iterator[str]:
 
     if minimum := caller.minimum_version:
         set_for = whose(own.minimum_version)
-        yield f"Below version {minimum} it shows its update screen alone ({set_for})."
+        yield f"Below version {minimum} it shows only its update screen ({set_for})."
     if shell := caller.shell:
         channel = shell.get("channel", "its own channel")
         pin = f", pinned to {shell['version']}" if "version" in shell else ""

@@ -61,7 +61,7 @@ def check(submission: Submission, *, key: PublicKey, now: datetime) -> Signed:
     except SignatureRefused as refused:
         faults = [refused.at(f"/{SIGNATURE_HEADER}"), *faults]
     if faults or isinstance(read_as, list):
-        raise InvalidRequest("This manifest has faults.", errors=faults)
+        raise InvalidRequest("This manifest has errors.", errors=faults)
     return Signed(
         manifest=read_as,
         body=submission.body,

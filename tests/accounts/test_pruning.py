@@ -140,7 +140,7 @@ class TestRefreshTokens:
             self.enter(user, at=now - 90 * DAYS)
         self.enter(user, at=now)
         call_command("prune_refresh_tokens")
-        assert "5 sessions over for 30 days removed, with 5 tokens" in capsys.readouterr().out
+        assert "5 sessions that ended 30 days ago removed, with 5 tokens" in capsys.readouterr().out
         assert Session.objects.count() == RefreshToken.objects.count() == 1
 
     def test_sessions_that_ended_at_one_moment_are_all_found_and_counted_alike(

@@ -63,7 +63,7 @@ def test_a_limit_says_who_is_over_it_before_it_is_set(
     (said,) = asked.context["form"].errors["devices"]
     assert said == (
         "1 person is signed in on more than 2 devices, and stays signed in. "
-        "1 shell sends no device fingerprint. Send the form again to set it."
+        "1 shell sends no device fingerprint. Submit again to set it."
     )
     licence.refresh_from_db()
     assert licence.devices is None
@@ -101,9 +101,9 @@ def test_pages_say_how_many_devices_are_used_of_how_many_and_who_was_refused(
         enter(user, "c", at=now)
     assert "The latest refusal was" in text_of(console.get(explained))
     # The person's and the client's activity, and what needs attention.
-    assert "was refused a sign-in on one more device" in text_of(console.get(person))
+    assert "was refused a sign-in on another device" in text_of(console.get(person))
     for page in (client, "/admin/"):
-        assert "could not sign in on one more device" in text_of(console.get(page))
+        assert "could not sign in on another device" in text_of(console.get(page))
     Licence.objects.update(devices=1, devices_full="oldest")
     assert "<dd> 1; 1 person is over </dd>" in text_of(console.get(client))
     assert "signs out the least recently used" in text_of(console.get(explained))

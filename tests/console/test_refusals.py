@@ -65,6 +65,20 @@ def test_only_reasons_that_occur_are_offered(console: Browser, world: World, now
     assert console.get(LIST, {"code": "no_such"}).context["cl"].result_count == 0
 
 
+def test_refusals_are_filtered_by_reason_and_time(
+    console: Browser, world: World, now: datetime
+) -> None:
+    refuse(world.person, "monthly_cap_exceeded", now)
+    refuse(world.people[1], "budget_exceeded", now - timedelta(days=3))
+    lately = {
+        "minute__gte": f"{now - timedelta(days=1)}",
+        "minute__lt": f"{now + timedelta(days=1)}",
+    }
+    found = console.get(LIST, lately).context["cl"]
+    assert [spec.title for spec in found.filter_specs] == ["reason", "time"]
+    assert found.result_count == 1
+
+
 def test_a_refusal_says_what_the_person_read_and_leads_to_their_calls(
     console: Browser, world: World, now: datetime
 ) -> None:

@@ -114,6 +114,6 @@ def test_lowering_below_what_is_taken_is_said_and_disables_nobody(
     assert "2 seats are taken. Lowering" in words(console.get(address))
     form = {"plan": plan.pk, "entitlements": "", "seats": "1", "reason": "As agreed."}
     done = words(console.post(address, form, follow=True))
-    assert "2 of 1 seats are taken: 1 person more than seats. Nobody is disabled." in done
+    assert "2 of 1 seats are taken: 1 more person than seats. Nobody is disabled." in done
     assert "2 of 1 taken: 1 over" in done
     assert seats_of(acme) == (1, 2)

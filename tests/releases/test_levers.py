@@ -556,7 +556,7 @@ class TestPages:
         levers.set_shell(licence_id=licence.pk, channel="stable", version="1.3.0", **how)
         set_message(licence_id=licence.pk, text="<b>Hi</b>", level="info", until=None, **how)
         shown = console.get(explain_page).content.decode()
-        assert "shows its update screen alone (set for all shells)." in shown
+        assert "shows only its update screen (set for all shells)." in shown
         assert "It updates from stable, pinned to 1.3.0 (set for Acme)." in shown
         assert "It shows: “&lt;b&gt;Hi&lt;/b&gt;” (info; set for Acme)." in shown
         page = reverse("admin:accounts_client_change", args=[licence.client_id])

@@ -43,6 +43,12 @@ class CodeFilter(ChoiceFilter):
         return sorted(((code, titles().get(code, code)) for code in codes), key=itemgetter(1))
 
 
+class TimeFilter(admin.DateFieldListFilter):
+    def __init__(self, *given: Any, **path: Any) -> None:
+        super().__init__(*given, **path)
+        self.title = "time"
+
+
 @admin.register(Refusal)
 class RefusalAdmin(LargeList):
     list_display = (
@@ -55,7 +61,7 @@ class RefusalAdmin(LargeList):
         tokens("number", "count"),
     )
     change_form_template = "admin/console/refusal.html"
-    list_filter = (CodeFilter, "minute")
+    list_filter = (CodeFilter, ("minute", TimeFilter))
     link_lookups = LINKED
     list_select_related = ("user",)
     search_help_text = f"{THEIRS}, or a request id, or the id of a person or client."

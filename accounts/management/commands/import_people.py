@@ -16,7 +16,7 @@ from accounts.seats import lacking
 
 class Command(BaseCommand):
     help = (
-        "Add people from a CSV file, with a column “email”, to a client, and mail new people an invitation. "
+        "Add people from a CSV file, with a column “email”, to a client, and email new people an invitation. "
         "A file with an error adds nobody; the same file again changes nothing."
     )
 
@@ -66,7 +66,7 @@ class Command(BaseCommand):
             self.stdout.write(f"ignored columns: {', '.join(sheet.ignored)}")
         new = sum(each.fate.is_new for each in verdicts)
         if faults := sum(each.fate.is_fault for each in verdicts):
-            raise CommandError(f"{faults} lines have faults, so nobody would be added.")
+            raise CommandError(f"{faults} lines have errors, so nobody would be added.")
         if no_seats := lacking(client, number=new):
             raise CommandError(f"{new} are new, so nobody would be added: {no_seats}")
         self.stdout.write(

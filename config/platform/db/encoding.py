@@ -9,7 +9,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from config.platform.db.checks import of_each_database
 
 NEEDED = "UTF8"
-_HINT = "Make one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and restore a dump into it."
+_HINT = "Create one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and restore a dump into it."
 
 
 @of_each_database

@@ -94,10 +94,10 @@ def _made(owner: psycopg.Connection[Any], role: str, password: str) -> str:
         owner.execute(create)
     except InsufficientPrivilege:
         raise NotSplit(
-            f"There is no role {role}, and {owner.info.user} may make none. As a role with CREATEROLE, and then again: "
-            f"CREATE ROLE {role} LOGIN PASSWORD '…';"
+            f"There is no role {role}, and {owner.info.user} cannot create it. "
+            f"As a role with CREATEROLE, and then again: CREATE ROLE {role} LOGIN PASSWORD '…';"
         ) from None
-    return f"{role} was made."
+    return f"{role} was created."
 
 
 def _taken_over(owner: psycopg.Connection[Any], role: str) -> list[str]:

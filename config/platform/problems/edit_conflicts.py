@@ -41,4 +41,4 @@ def change(
 def _described(value: Any) -> str:
     words = ", ".join(value) if isinstance(value, list) else value
     now = "empty" if words in {None, ""} else words
-    return f"Somebody has changed this since; it is now {now}. Send the form again to replace it."
+    return f"Somebody has changed this since; it is now {now}. Submit again to replace it."

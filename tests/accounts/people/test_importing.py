@@ -190,7 +190,7 @@ def test_the_command_follows_the_same_rule(
     file.write_text("email\nnobody\n")
     for args in ((), ("--dry-run",)):
         with pytest.raises(
-            CommandError, match=r"Line 2: nobody is not an email|1 lines have faults"
+            CommandError, match=r"Line 2: nobody is not an email|1 lines have errors"
         ):
             run(*args)
     file.unlink()

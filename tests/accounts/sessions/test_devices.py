@@ -426,7 +426,7 @@ def test_a_refused_device_is_an_item_of_attention_until_its_person_signs_in(
     with pytest.raises(DeviceLimitReached):
         enter(user, "b", at)
     assert told() == [
-        "ada@acme.test could not sign in on one more device: Acme allows 1 device per person."
+        "ada@acme.test could not sign in on another device: Acme allows 1 device per person."
     ]
     enter(user, "b", at + HOUR, Session.objects.get().pk)
     assert told() == []

@@ -327,7 +327,7 @@ def test_keys_that_have_been_over_for_thirty_days_are_pruned_and_their_usage_sta
     assert UsageRecord.objects.get(pk=call.id).key_id == ended.row.pk
     assert left <= set(AuditEvent.objects.values_list("pk", flat=True))
     call_command("prune_personal_keys")
-    assert "0 personal keys over for 30 days removed" in capsys.readouterr().out
+    assert "0 personal keys that ended 30 days ago removed" in capsys.readouterr().out
 
 
 @pytest.mark.django_db

@@ -65,7 +65,7 @@ def tables(place: Place, user: str) -> None:
 def test_an_owner_that_is_no_superuser_makes_the_role_and_may_do_so_again(place: Place) -> None:
     tables(place, place.owner)
     works = f"{place.service} works with the rows of 2 tables and owns none."
-    assert place.split() == [f"{place.service} was made.", works]
+    assert place.split() == [f"{place.service} was created.", works]
     assert place.split() == [f"{place.service} exists.", works]
     place.run("INSERT INTO events (said) VALUES ('hello')", place.service)
     place.run('UPDATE "Odd table" SET id = 2', place.service)
