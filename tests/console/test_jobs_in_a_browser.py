@@ -364,7 +364,7 @@ support: personal keys
     act Revoke key
     fill Reason = Leaked.
     press Revoke the key
-    told ended
+    told revoked
 support: nights, and alerts of caps
     menu Background jobs
     see Nightly jobs
