@@ -23,7 +23,7 @@
     if (!Number.isNaN(at.getTime())) element.textContent = local(at, element.dataset.form);
   }
   const note = document.getElementById("zone");
-  if (note) note.textContent = `Times: ${zone}. UTC on hover.`;
+  if (note) note.textContent = zone === "UTC" ? "Times: UTC." : `Times: ${zone}. UTC on hover.`;
 
   for (const input of document.querySelectorAll("input[data-utc]")) {
     const beside = input.insertAdjacentElement("afterend", document.createElement("span"));
