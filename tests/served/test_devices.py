@@ -22,11 +22,21 @@ from tests.waiting import eventually
 
 RACERS = 20
 LIMIT = 2
+# Too many passwords are being checked.
+BUSY = 503
 
 
 def entered(service: Service, person: Person, **given: Any) -> requests.Response:
     body = {"email": person.email, "password": PASSWORD, **given}
     return Shell(service.url).post("/v1/auth/login", body)
+
+
+def entered_at_last(service: Service, person: Person, **given: str) -> requests.Response:
+    """A sign-in that comes again for as long as a busy machine asks it to."""
+    while True:
+        came = entered(service, person, **given)
+        if came.status_code != BUSY:
+            return came
 
 
 def limited(database: Database, person: Person, full: DevicesFull = DevicesFull.REFUSE) -> None:
@@ -68,7 +78,7 @@ def test_twenty_sign_ins_at_once_never_pass_the_limit(
     oldest = full == "oldest"
     limited(database, person, DevicesFull.OLDEST if oldest else DevicesFull.REFUSE)
     came = all_at_once(
-        RACERS, lambda number: entered(service, person, device_fp=f"new-{number}", **given)
+        RACERS, lambda number: entered_at_last(service, person, device_fp=f"new-{number}", **given)
     )
     assert Counter(each.status_code for each in came) == answers
     assert len(signed_in(database, person)) == LIMIT

@@ -1,5 +1,6 @@
 """Clients that leave without a word: the provider stops working for them, and the ledger says what was delivered."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -68,6 +69,8 @@ def test_a_client_that_leaves_before_the_first_byte_is_found_out_too(
 ) -> None:
     caller = Caller(sign_in(filling, person), filling.port, "/v1/llm/stream", stand_in("first=60"))
     provider.wait_for(lambda stats: stats["requests_open"] == 1)
+    # A silence of at least a token.
+    time.sleep(0.05)
     caller.close()
     provider.wait_for(lambda stats: stats["requests_open"] == 0)
     record = the_record(database, person)
