@@ -124,8 +124,8 @@ ACTS = (
         "session:refused",
         "was refused a sign-in as {}",
         (
-            "wrong password, or a person who may not sign in, at an account that exists; at "
-            "most one a minute for each. Wrong emails leave none"
+            "wrong password, a person who may not sign in, or a session to end that is not theirs, at "
+            "an account that exists; at most one a minute for each. Wrong emails leave none"
         ),
     ),
     Act(

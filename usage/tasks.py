@@ -51,8 +51,10 @@ def watch_budgets(timestamp: int) -> None:
 )
 def count_days(timestamp: int) -> None:
     """Counts the ledger into daily usage, and this towards spending limits, every minute."""
-    daily.count_days(now=database_now())
-    spend_limits.watch(now=database_now())
+    try:
+        daily.count_days(now=database_now())
+    finally:
+        spend_limits.watch(now=database_now())
 
 
 @periodic("* * * * *", name="usage.count_latency", title="Count latency and errors", queue="usage")

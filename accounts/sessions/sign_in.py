@@ -22,7 +22,7 @@ from accounts.sessions.lifetime import session_end, token_end
 from accounts.sessions.refresh_tokens import RefreshSecret
 from accounts.sessions.refusals import queue_refusal
 from config.platform.db.connections import release_connection
-from config.platform.problems.problem import Problem, ServiceUnavailable
+from config.platform.problems.problem import NotFound, Problem, ServiceUnavailable
 from config.platform.text.forms import email_form
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,8 @@ def sign_in(
     account = account or account_of(email, device=device)
     try:
         return _sign_in(account, password, device=device, end_session=end_session, now=now)
-    except InvalidCredentials as refusal:
+    except (InvalidCredentials, NotFound) as refusal:
+        # An unknown session to end is refused after the password was found right: that leaves its trace, too.
         refusal.concerning(person=account.user and account.user.pk)
         queue_refusal(
             email=account.email, address=device.address, request_id=device.request_id, now=now

@@ -14,6 +14,7 @@ from config.platform.money import DOLLAR
 from config.platform.problems.problem import InvalidRequest
 from tests.races import race
 from tests.usage.test_budgets import PRICES, ask, end
+from usage.latency.hours import count_hours
 from usage.metrics import _share_of_limits
 from usage.models import SpendLimit, UsageRecord
 from usage.spending.daily import count_days
@@ -285,6 +286,7 @@ def test_the_page_says_by_how_much_it_may_be_passed(user: User, by: Actor) -> No
     spend(user, 100, now=NOON - timedelta(days=8))
     spend(user, 5, provider="other")
     running = ask(user)
+    count_hours(now=NOON)
     found = excess("", now=NOON)
     assert (found.dearest_minute, found.unseen) == (12 * DOLLAR, 14 * DOLLAR)
     record = UsageRecord.objects.get(pk=running.record_id)

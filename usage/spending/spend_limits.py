@@ -8,6 +8,8 @@ what is spent until the next count, and by them.
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 from django.db import transaction
@@ -19,14 +21,16 @@ from config.platform.db.advisory_locks import lock_until_commit
 from config.platform.money import in_dollars
 from config.platform.problems.problem import Fault, InvalidRequest, RefusedUntil
 from usage.costs import MILLION
-from usage.models import DayTotal, SpendLimit, UsageRecord
+from usage.models import DayTotal, HourLatency, SpendLimit, UsageRecord
 from usage.periods import Period
 from usage.settlement import SHARE_PERCENT
 from usage.spending.budgets import MOST
 
 # The most time from a call's settlement until the next one is refused.
 UNSEEN = timedelta(seconds=70)
-WEEK = timedelta(days=7)
+WEEK, HOUR = timedelta(days=7), timedelta(hours=1)
+# The hours of a week among which the most expensive minute is looked for.
+BUSIEST = 6
 _LOCK = "usage.spend_limits"
 
 
@@ -208,13 +212,19 @@ class Excess(NamedTuple):
 
 
 def excess(provider: str, *, now: datetime) -> Excess:
-    """Reads the ledger of a week, so it is for the page of an act alone."""
+    """Reads the calls of the week's busiest hours alone: a week of a large ledger would take seconds."""
+    hours = HourLatency.objects.filter(hour__gte=now - WEEK)
     calls = UsageRecord.objects.filter(opened_at__gte=now - WEEK).order_by()
     running = UsageRecord.objects.open().filter(output_price__isnull=False).order_by()
     if provider:
-        calls, running = calls.filter(provider=provider), running.filter(provider=provider)
+        hours, calls = hours.filter(provider=provider), calls.filter(provider=provider)
+        running = running.filter(provider=provider)
+    most = hours.order_by().values("hour").annotate(number=Sum("calls")).order_by("-number")
+    busiest = [row["hour"] for row in most[:BUSIEST]]
+    within = (Q(opened_at__gte=each, opened_at__lt=each + HOUR) for each in busiest)
     minutes = calls.annotate(minute=TruncMinute("opened_at")).values("minute")
-    dearest = minutes.annotate(spent=Sum("cost")).aggregate(most=Max("spent"))["most"] or 0
+    spent = minutes.filter(reduce(or_, within, Q(pk__in=()))).annotate(spent=Sum("cost"))
+    dearest = spent.aggregate(most=Max("spent"))["most"] or 0
     tokens = F("reserved_input") * F("input_price") + F("reserved_output") * F("output_price")
     held = running.aggregate(most=Sum(tokens))["most"] or 0
     return Excess(int(dearest), int(dearest * UNSEEN // timedelta(minutes=1)), int(held) // MILLION)

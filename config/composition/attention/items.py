@@ -52,7 +52,8 @@ def items_of(
             yield from _items(kind, rows, now, whole=whole)
         elif kind.shown and kind.name in {*nonempty, *expected}:
             listed = list(_items(kind, rows, now, whole=whole))
-            (had_rows.add if listed else had_rows.discard)(kind.name)
+            if kind.name not in known:
+                (had_rows.add if listed else had_rows.discard)(kind.name)
             yield from listed
         elif kind.name in nonempty:
             number, since = nonempty[kind.name]

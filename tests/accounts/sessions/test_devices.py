@@ -252,6 +252,9 @@ def test_a_session_that_is_not_there_to_be_given_up_changes_nothing(
     assert (held(user, at), held(other, at)) == (["b"], ["theirs"])
     assert AuditEvent.objects.count() == events
     assert second.ended_at is None
+    # A right password that somebody else may have tried: the worker writes the event.
+    refusals = ProcrastinateJob.objects.filter(task_name="accounts.record_refusal")
+    assert [job.args["email"] for job in refusals] == [user.email]
 
 
 @pytest.mark.django_db
