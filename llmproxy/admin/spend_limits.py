@@ -160,8 +160,8 @@ class HoldAgain(Action):
 def _passed_by(provider: str) -> Iterator[str]:
     found = excess(provider, now=timezone.now())
     yield (
-        f"It can be exceeded by what is spent in 70 seconds, {readable_dollars(found.unseen)} at the pace of the last "
-        f"seven days' costliest minute, and by running calls, {readable_dollars(found.running)} now."
+        f"It can be exceeded by what is spent in 70 seconds, {readable_dollars(found.unseen)} at the pace of the "
+        f"costliest minute in the week's busiest hours, and by running calls, {readable_dollars(found.running)} now."
     )
 
 

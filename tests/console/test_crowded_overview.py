@@ -13,7 +13,8 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent, AuditPosition, Client, Role, Session, SigningKey, User
 from accounts.seats import SeatsExhausted, within_seats
-from config.composition.attention.listing import items
+from config.composition.attention.items import had_rows
+from config.composition.attention.listing import about_client, items
 from config.composition.operation.nightly import JOBS
 from config.platform.attention import kinds
 from licensing.models import HeldSuspension, Licence
@@ -216,6 +217,17 @@ def test_a_kind_that_had_rows_and_has_none_is_not_shown(
     for _ in range(2):
         shown = {item.kind.name for item in items(now=now)}
         assert not shown & {"stopped", "override", "failed_jobs"}
+
+
+def test_the_page_of_one_client_changes_nothing_that_a_process_expects(
+    bad_day: World, operator: User, now: datetime
+) -> None:
+    list(items(now=now))
+    expected = {*had_rows}
+    assert "stopped" in expected
+    without = Client.objects.create(name="Without problems", created_at=now)
+    about_client(without.pk, now=now, operator=operator)
+    assert had_rows == expected
 
 
 def test_each_item_begins_with_what_is_wrong_in_bold_and_fits_its_row(
