@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,20 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_lock(project, "test", wheel(project / "wheels", "shell_second"), keep="local")
     write_lock(project, "wire", wheel(project / "wheels", "shell_third_set"), keep="test")
     return project
+
+
+def uv_wheel(folder: Path) -> str:
+    """The uv of this environment as a wheel again, and its lines of a lock, in the form that `make lock` writes."""
+    uv = distribution("uv")
+    wheel_file = f"uv-{uv.version}-py3-none-any.whl"
+    with zipfile.ZipFile(folder / wheel_file, "w") as archive:
+        for file in uv.files or ():
+            if file.parts[0].startswith("uv"):
+                archive.write(str(file.locate()), str(file))
+            elif file.name in ("uv", "uvx"):
+                archive.write(str(file.locate()), f"uv-{uv.version}.data/scripts/{file.name}")
+    digest = hashlib.sha256((folder / wheel_file).read_bytes()).hexdigest()
+    return f"uv=={uv.version} \\\n    --hash=sha256:{digest}\n"
 
 
 def write_lock(project: Path, name: str, line: str, keep: str = "") -> None:
@@ -141,6 +156,29 @@ def test_a_package_that_would_be_built_here_is_refused(project: Path) -> None:
     assert refused.returncode == 1
     assert "No matching distribution found for shell_fourth" in refused.stderr
     assert not ran.exists()
+
+
+def test_uv_installs_a_lock_that_names_it_and_refuses_a_wrong_hash(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheels = project / "wheels"
+    lines = uv_wheel(wheels) + wheel(wheels, "shell_by_uv")
+    write_lock(project, "local", lines)
+    # Its lock says so to uv, but what it installs uv itself from is one line of the lock.
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", wheels.as_uri())
+    done = install(project, "local")
+    assert done.returncode == 0, done.stderr
+    log = (project / ".venv" / "install.log").read_text()
+    assert "Installed 1 package" in log
+    assert "+ shell-by-uv==1.0" in log
+    assert has(project, "shell_by_uv")
+    kind, _, sha = wheel(wheels, "shell_wrong").strip().rpartition(":")
+    write_lock(project, "local", f"{lines}{kind}:{sha[::-1]}\n")
+    wrong = install(project, "local")
+    assert wrong.returncode == 1
+    assert "Hash mismatch" in (project / ".venv" / "install.log").read_text()
+    assert not has(project, "shell_wrong")
 
 
 def test_one_that_came_from_another_folder_is_made_again(project: Path) -> None:

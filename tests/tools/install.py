@@ -9,14 +9,17 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from tests.tools import Unready
 from tests.tools.children import die_with
@@ -30,9 +33,12 @@ UNFINISHED = VENV / "unfinished"
 LOG = VENV / "install.log"
 # Each set holds those before it.
 LOCKS = {name: ROOT / f"requirements-{name}.lock" for name in ("local", "test", "wire")}
-PIP = ["install", "--require-hashes", "--no-input", "--disable-pip-version-check"]
 # Wheels only: no package runs code of its own while it is installed.
-PIP += ["--only-binary", ":all:", "--progress-bar", "off", "--requirement"]
+SAFELY = ["--require-hashes", "--only-binary", ":all:", "--requirement"]
+PIP = ["-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
+UV = ["-m", "uv", "pip", "install", "--no-progress", "--python", str(PYTHON)]
+# What pip is set to use, and how uv is told of it.
+SETTINGS = {"index-url": "UV_DEFAULT_INDEX", "cert": "SSL_CERT_FILE"}
 REPORT_SECONDS = 5.0
 
 
@@ -112,12 +118,48 @@ def _make() -> None:
 
 
 def _install(lock: Path) -> None:
-    """Runs pip, with its own words in a log and a line of progress every few seconds."""
+    """Runs uv, where the lock names it, and pip where uv cannot; their own words go to a log."""
+    _say(f"Installing from {lock.name}")
+    started = time.monotonic()
+    with LOG.open("w") as log:
+        if not _installed_by_uv(lock, log):
+            _install_by_pip(lock, log)
+    _say(f"The environment is ready after {time.monotonic() - started:.0f} s")
+
+
+def _installed_by_uv(lock: Path, log: TextIO) -> bool:
+    """Returns whether uv has installed everything. It knows fewer settings than pip, so its failure is no end."""
+    uv = re.search(r"^uv==.*(\n[ \t].*)*", lock.read_text(), re.MULTILINE)
+    if uv is None:
+        return False
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as alone:
+        alone.write(uv.group())
+        alone.flush()
+        if not _logged([*PIP, *SAFELY, alone.name], log, {}):
+            return False
+    return _logged([*UV, *SAFELY, str(lock)], log, _settings_of_pip())
+
+
+def _settings_of_pip() -> dict[str, str]:
+    """Returns uv's variables for what pip is set to use here, a variable before a file."""
+    with _start([str(PYTHON), "-m", "pip", "config", "list"]) as asked:
+        listed = re.findall(r"^(.+)\.([\w-]+)='(.*)'$", asked.communicate()[0], re.MULTILINE)
+    by_weight = sorted(listed, key=lambda found: found[0].startswith(":env:"))
+    return {SETTINGS[name]: value for _, name, value in by_weight if name in SETTINGS}
+
+
+def _logged(arguments: list[str], log: TextIO, environ: dict[str, str]) -> bool:
+    with _start([str(PYTHON), *arguments], environ) as process:
+        log.writelines(process.stdout or ())
+    return process.returncode == 0
+
+
+def _install_by_pip(lock: Path, log: TextIO) -> None:
+    """Runs pip, with a line of progress every few seconds; Unready with the end of its log."""
     total = sum(line[:1].isalpha() for line in lock.read_text().splitlines())
-    _say(f"Installing from {lock.name}: up to {total} packages")
     started = reported = time.monotonic()
     fetched, doing = 0, "fetching"
-    with LOG.open("w") as log, _start([str(PYTHON), "-m", "pip", *PIP, str(lock)]) as pip:
+    with _start([str(PYTHON), *PIP, *SAFELY, str(lock)]) as pip:
         for line in pip.stdout or ():
             log.write(line)
             fetched += line.startswith("Collecting ")
@@ -129,12 +171,12 @@ def _install(lock: Path) -> None:
         if doing == "fetching":
             # Nothing has been changed, so there is nothing to make again.
             UNFINISHED.unlink()
+        log.flush()
         words = "\n".join(f"  | {line}" for line in LOG.read_text().splitlines()[-15:])
         raise Unready(f"pip could not install {lock.name}. The end of {LOG}:\n{words}")
-    _say(f"The environment is ready after {time.monotonic() - started:.0f} s")
 
 
-def _start(command: list[str]) -> "subprocess.Popen[str]":
+def _start(command: list[str], environ: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
     """A command that ends with this process."""
     parent = os.getpid()
     return subprocess.Popen(
@@ -144,7 +186,7 @@ def _start(command: list[str]) -> "subprocess.Popen[str]":
         stderr=subprocess.STDOUT,
         text=True,
         # A person's own setting must not put packages beside the environment.
-        env={**os.environ, "PIP_USER": "0"},
+        env={**os.environ, "PIP_USER": "0", **(environ or {})},
         close_fds=False,
         preexec_fn=lambda: die_with(parent, signal.SIGKILL),  # noqa: PLW1509 - only two system calls
     )
