@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
-from config.platform.acts import ACTS, Act
+from config.platform.acts import ACTS
 
 ROOT = Path(__file__).resolve().parent.parent
 APPS = ("accounts", "licensing", "usage", "llmproxy", "releases", "telemetry", "config")
@@ -127,10 +127,10 @@ def test_every_act_is_declared_and_no_other() -> None:
     assert unwritten == set(), "no code writes these"
 
 
-@pytest.mark.parametrize("act", list(ACTS), ids=lambda act: act.action)
-def test_an_act_is_described_in_words(act: Act) -> None:
-    assert act.meaning
-    assert act.sentence.format("x")
+def test_an_act_is_described_in_words() -> None:
+    for act in list(ACTS):
+        assert act.meaning
+        assert act.sentence.format("x")
 
 
 @pytest.mark.django_db

@@ -103,14 +103,14 @@ def test_the_configuration_table_has_every_variable_and_no_other() -> None:
     assert described_variables().keys() == set(NAMES)
 
 
-@pytest.mark.parametrize("name", sorted(read_by_settings()))
-def test_the_configuration_table_has_the_default_of(name: str) -> None:
-    said, default = described_variables()[name], default_of(read_by_settings()[name])
-    assert (said == "required") == (default is None)
-    if isinstance(default, ast.Constant) and isinstance(default.value, int | float):
-        assert float(said) == float(default.value)
-    elif isinstance(default, ast.Constant) and default.value and isinstance(default.value, str):
-        assert said == default.value
+def test_the_configuration_table_has_the_default_of() -> None:
+    for name in sorted(read_by_settings()):
+        said, default = described_variables()[name], default_of(read_by_settings()[name])
+        assert (said == "required") == (default is None)
+        if isinstance(default, ast.Constant) and isinstance(default.value, int | float):
+            assert float(said) == float(default.value)
+        elif isinstance(default, ast.Constant) and default.value and isinstance(default.value, str):
+            assert said == default.value
 
 
 @pytest.mark.parametrize("name", GENERATED)
@@ -146,27 +146,27 @@ def test_every_call_of_the_api_is_in_the_changelog() -> None:
     assert {call for call in calls if f"`{call}`" not in said} == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_within_the_docs_lead_somewhere(page: Path) -> None:
-    for path, anchor in LINK.findall(prose(page)):
-        if path.startswith("http"):
-            continue
-        target = (page.parent / path).resolve() if path else page
-        assert target.exists(), f"{page.name} links to {path}"
-        if anchor:
-            assert anchor in anchors(target), f"{page.name} links to {path}#{anchor}"
+def test_links_within_the_docs_lead_somewhere() -> None:
+    for page in PAGES:
+        for path, anchor in LINK.findall(prose(page)):
+            if path.startswith("http"):
+                continue
+            target = (page.parent / path).resolve() if path else page
+            assert target.exists(), f"{page.name} links to {path}"
+            if anchor:
+                assert anchor in anchors(target), f"{page.name} links to {path}#{anchor}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_files_that_the_docs_name_exist(page: Path) -> None:
-    for named in CODE.findall(prose(page)):
-        if NAMED.fullmatch(named) and named.partition("/")[0] in OURS | {
-            "tests",
-            "docs",
-            ".ci",
-            "templates",
-        }:
-            assert (ROOT / named).exists(), f"{page.name} names {named}"
+def test_files_that_the_docs_name_exist() -> None:
+    for page in PAGES:
+        for named in CODE.findall(prose(page)):
+            if NAMED.fullmatch(named) and named.partition("/")[0] in OURS | {
+                "tests",
+                "docs",
+                ".ci",
+                "templates",
+            }:
+                assert (ROOT / named).exists(), f"{page.name} names {named}"
 
 
 def test_every_decision_is_listed_and_short() -> None:
@@ -188,9 +188,9 @@ def test_every_decision_is_listed_and_short() -> None:
         assert 10 <= len(text.splitlines()) <= 32, f"{name} is not one short page"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_docs_name_no_place_of_one_machine(page: Path) -> None:
-    found = re.findall(
-        r"(?<![\w.])/(?:home|root|tmp|work|Users|var|usr)\b[\w/.-]*", page.read_text()
-    )
-    assert not found
+def test_the_docs_name_no_place_of_one_machine() -> None:
+    for page in PAGES:
+        found = re.findall(
+            r"(?<![\w.])/(?:home|root|tmp|work|Users|var|usr)\b[\w/.-]*", page.read_text()
+        )
+        assert not found

@@ -22,6 +22,7 @@ from config.platform.jobs.letters import letter
 from config.platform.jobs.mail import queue_for_operators, queue_for_person
 from config.platform.observability.syslog import Receiver
 from tests.composition.conftest import StartWorker
+from tests.pairing import each_once
 from tests.served.cable import new_cable
 from tests.standins.mail_server import ENDLESS, MailServer
 from tests.standins.syslog_server import listening
@@ -250,8 +251,9 @@ def test_a_mail_during_which_the_database_was_away_is_sent_and_its_worker_lives_
         assert not once.filter(status="failed").exists()
 
 
-@pytest.mark.parametrize("option", ["concurrency", "longest"])
-@pytest.mark.parametrize("number", ["0", "-1", "1.5", "many"])
+@pytest.mark.parametrize(
+    ("option", "number"), each_once(["concurrency", "longest"], ["0", "-1", "1.5", "many"])
+)
 def test_a_worker_that_could_do_nothing_is_not_started(option: str, number: str) -> None:
     with pytest.raises(CommandError, match="must be a number from 1 on"):
         call_command("work", f"--{option}={number}")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.pairing import each_once
 from tests.tools.children import Child, Program
 from tests.tools.folders import ROOT
 from tests.waiting import eventually
@@ -140,9 +141,12 @@ REFUSED: list[tuple[str, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("request_", "status", "code"), REFUSED)
 @pytest.mark.parametrize(
-    "target", ["/v1/auth/login", "/v1/llm/chat/completions?a=", "http://shell.test/v1/x", "/livez"]
+    ("request_", "status", "code", "target"),
+    each_once(
+        REFUSED,
+        ["/v1/auth/login", "/v1/llm/chat/completions?a=", "http://shell.test/v1/x", "/livez"],
+    ),
 )
 def test_refusals_of_the_server_are_problems(
     service: Service, target: str, request_: str, status: int, code: str
@@ -162,8 +166,10 @@ def test_refusals_of_the_server_are_problems(
     assert ("error" in body) is ("/llm/" in target)
 
 
-@pytest.mark.parametrize("target", ["/admin/usage/usagerecord/?q=", "/account/password/"])
-@pytest.mark.parametrize(("request_", "status", "code"), REFUSED[-5:])
+@pytest.mark.parametrize(
+    ("target", "request_", "status", "code"),
+    each_once(["/admin/usage/usagerecord/?q=", "/account/password/"], REFUSED[-5:]),
+)
 def test_refusals_of_the_server_for_a_page_are_pages(
     service: Service, target: str, request_: str, status: int, code: str
 ) -> None:

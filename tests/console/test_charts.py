@@ -9,6 +9,7 @@ from django.template.loader import render_to_string
 
 from config.console.charts import Bar, Chart, Curve, Strip, days_axis, written
 from config.platform.money import DOLLAR
+from tests.pairing import each_once
 
 
 def bars(*values: int, kind: str = "first") -> list[Bar]:
@@ -48,8 +49,10 @@ def test_a_forecast_stands_on_what_there_is() -> None:
     ]
 
 
-@pytest.mark.parametrize("value", [0, 1, 2, 3, 9, 10, 11, 99, 101, 610, 6_001, 10**15])
-@pytest.mark.parametrize("unit", ["money", "tokens", "calls"])
+@pytest.mark.parametrize(
+    ("value", "unit"),
+    each_once([0, 1, 2, 3, 9, 10, 11, 99, 101, 610, 6_001, 10**15], ["money", "tokens", "calls"]),
+)
 def test_a_scale_holds_its_bars_and_half_of_it_is_whole(value: int, unit: str) -> None:
     top = Strip(bars(value), unit=unit).top
     assert top >= value

@@ -18,6 +18,7 @@ from licensing.licences import (
     terms_of,
 )
 from licensing.models import Licence, Plan, Standing
+from tests.pairing import each_once
 
 pytestmark = pytest.mark.django_db
 LATER = datetime(2127, 1, 31, tzinfo=UTC)
@@ -74,9 +75,12 @@ class TestDerivedColumns:
 
 
 class TestInstantsBySql:
-    @pytest.mark.parametrize("instant", ["infinity", "-infinity", "12000-01-01", "0001-01-01 BC"])
     @pytest.mark.parametrize(
-        "column", ["billing_grace_until", "operator_grace_until", "operator_until"]
+        ("instant", "column"),
+        each_once(
+            ["infinity", "-infinity", "12000-01-01", "0001-01-01 BC"],
+            ["billing_grace_until", "operator_grace_until", "operator_until"],
+        ),
     )
     def test_a_row_that_no_process_could_read_is_refused_by_the_database(
         self, licence: Licence, column: str, instant: str
@@ -94,10 +98,17 @@ class TestInstantsBySql:
 
 class TestEntitlementsBySql:
     @pytest.mark.parametrize(
-        "entitlements",
-        ["ARRAY['a', NULL]", "ARRAY[NULL]", "ARRAY[['a', 'b'], ['c', 'd']]", "ARRAY[['a'], ['b']]"],
+        ("entitlements", "table"),
+        each_once(
+            [
+                "ARRAY['a', NULL]",
+                "ARRAY[NULL]",
+                "ARRAY[['a', 'b'], ['c', 'd']]",
+                "ARRAY[['a'], ['b']]",
+            ],
+            ["licensing_licence", "licensing_plan"],
+        ),
     )
-    @pytest.mark.parametrize("table", ["licensing_licence", "licensing_plan"])
     def test_a_value_that_is_no_list_of_words_is_refused_by_the_database(
         self, licence: Licence, table: str, entitlements: str
     ) -> None:

@@ -45,6 +45,7 @@ from llmproxy.prompts.images import ANTHROPICS_LARGEST
 from llmproxy.requests.chat import Chat, parse
 from tests.llmproxy.calling import admit, asking
 from tests.llmproxy.targets import refusal_of, target
+from tests.pairing import each_once
 from tests.standins.anthropic_server import (
     MODEL,
     USAGE,
@@ -990,9 +991,12 @@ class TestTokens:
         assert (ended.finished, ended.reported) == (True, None)
 
     @pytest.mark.parametrize(
-        "told", [{"input_tokens": 10}, {"output_tokens": None}, {"output_tokens": "9"}, [9]]
+        ("told", "before"),
+        each_once(
+            [{"input_tokens": 10}, {"output_tokens": None}, {"output_tokens": "9"}, [9]],
+            [[], [{"output_tokens": 3}]],
+        ),
     )
-    @pytest.mark.parametrize("before", [[], [{"output_tokens": 3}]])
     def test_an_end_without_output_tokens_is_no_report(self, before: list[Any], told: Any) -> None:
         translate = translator()
         translate.piece(event(events_of(message())[0]))

@@ -12,6 +12,7 @@ from llmproxy.prompts.estimates import Measure, prompt_estimate
 from llmproxy.requests.chat import parse
 from llmproxy.requests.checking import MAX_MEMBERS, MAX_SEARCHED, MAX_VALUES
 from tests.llmproxy.targets import target
+from tests.pairing import each_once
 
 HELLO = [{"role": "user", "content": "hello"}]
 PDF = "data:application/pdf;base64,JVBERi0xLjQK"
@@ -149,10 +150,12 @@ SAID = (
 )
 
 
-@pytest.mark.parametrize("name", SAID)
 @pytest.mark.parametrize(
-    "other",
-    [{"role": "user", "content": "?"}, {"role": "tool", "tool_call_id": "c", "content": "4"}],
+    ("name", "other"),
+    each_once(
+        SAID,
+        [{"role": "user", "content": "?"}, {"role": "tool", "tool_call_id": "c", "content": "4"}],
+    ),
 )
 def test_the_members_of_a_model_are_not_lost_from_others(name: str, other: dict[str, Any]) -> None:
     told = {**other, name: BACK.get(name, [{"a": 1}])}

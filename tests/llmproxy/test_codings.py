@@ -18,6 +18,7 @@ from llmproxy.calls.relay import complete, stream
 from llmproxy.dialects import decoding
 from llmproxy.dialects.protocol import ProviderError
 from tests.llmproxy.test_relay import Play, chunk, play, read, usage_chunk
+from tests.pairing import each_once
 from tests.standins.raw_server import OK, Peer
 from usage.models import UsageRecord
 
@@ -66,6 +67,10 @@ def coded(row: Json, body: bytes) -> bytes:
     return body
 
 
+def _named(value: Any) -> str:
+    return value["name"] if isinstance(value, dict) else str(value)
+
+
 def plays(row: Json, body: bytes, *, at_once: bool = True, status: bytes = b"200 OK") -> Any:
     """A provider that answers with a coded body, at once or a byte at a time."""
     made = coded(row, body)
@@ -80,8 +85,7 @@ def plays(row: Json, body: bytes, *, at_once: bool = True, status: bytes = b"200
     return script
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
-@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "by bytes"])
+@pytest.mark.parametrize(("row", "at_once"), each_once(ROWS, [True, False]), ids=_named)
 def test_a_whole_answer_is_decoded_and_else_charged(play: Play, row: Json, at_once: bool) -> None:
     script = plays(row, WHOLE, at_once=at_once)
     with play(script, streamed=False, max_tokens=LIMIT) as call:
@@ -93,8 +97,7 @@ def test_a_whole_answer_is_decoded_and_else_charged(play: Play, row: Json, at_on
     assert_charged(row)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
-@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "by bytes"])
+@pytest.mark.parametrize(("row", "at_once"), each_once(ROWS, [True, False]), ids=_named)
 def test_a_stream_is_decoded_and_else_charged(play: Play, row: Json, at_once: bool) -> None:
     with play(plays(row, b"".join(EVENTS), at_once=at_once), max_tokens=LIMIT) as call:
         if row["is_read"]:
@@ -113,8 +116,7 @@ def assert_charged(row: Json) -> None:
     assert (record.end, record.input_tokens, record.output_tokens) == expected
 
 
-@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
+@pytest.mark.parametrize(("streamed", "row"), each_once([True, False], ROWS), ids=_named)
 def test_a_refusal_is_decoded(play: Play, row: Json, streamed: bool) -> None:
     body = json.dumps({"error": {"message": "Your sentence is too green."}}).encode()
     script = plays(row, body, status=b"400 Bad Request")

@@ -27,6 +27,7 @@ from tests.llmproxy.targets import target
 from tests.llmproxy.test_failover import Routed, abandoned, answers, routed
 from tests.llmproxy.test_relay import Play, chunks_in, play, plays, read
 from tests.llmproxy.test_usage import SURFACES, asked, event, whole
+from tests.pairing import each_once
 from tests.standins.raw_server import CHUNKED, Peer
 from usage.models import UsageRecord
 
@@ -204,8 +205,7 @@ def test_an_unknown_finish_reason_is_a_stop_counted_and_logged_once_for_each_pro
     assert "of tomorrow" not in caplog.text
 
 
-@pytest.mark.parametrize("surface", SURFACES)
-@pytest.mark.parametrize(("word", "_from"), FAILURES)
+@pytest.mark.parametrize(("surface", "word", "_from"), each_once(SURFACES, FAILURES))
 def test_a_finish_reason_of_failure_is_a_failure_on_every_surface(
     word: str, _from: str, surface: str
 ) -> None:

@@ -27,6 +27,7 @@ from llmproxy.prompts.tokenizers import PER_TEXT, PIECE, counting, tokens_in
 from llmproxy.prompts.tool_definitions import frames_and_texts
 from tests.effort import takes_at_most
 from tests.llmproxy.corpus import KINDS, text_of
+from tests.pairing import each_once
 
 Count = Callable[[str], int]
 OPENAI = ("o200k_base", "cl100k_base")
@@ -330,18 +331,24 @@ class TestFrames:
         assert tools - estimate(saying("x"), measure) == frames + sum(map(count, lines))
 
     @pytest.mark.parametrize(
-        "schema",
-        [
-            {"properties": {"a": {"type": "object", "properties": {"b": {"description": "{}"}}}}},
-            {"properties": {"a": {"type": "array", "items": {"enum": ["{}"]}}}},
-            {"properties": {"a": {"anyOf": [{"description": "{}"}]}}},
-            {"properties": {"a": {"type": ["{}", "null"]}, "b": True}},
-            {"$defs": {"a": {"const": "{}"}}},
-            {"enum": ["{}", 7, None]},
-            {"description": "", "properties": {"a": {"description": ["{}"]}}},
-        ],
+        ("schema", "measure"),
+        each_once(
+            [
+                {
+                    "properties": {
+                        "a": {"type": "object", "properties": {"b": {"description": "{}"}}}
+                    }
+                },
+                {"properties": {"a": {"type": "array", "items": {"enum": ["{}"]}}}},
+                {"properties": {"a": {"anyOf": [{"description": "{}"}]}}},
+                {"properties": {"a": {"type": ["{}", "null"]}, "b": True}},
+                {"$defs": {"a": {"const": "{}"}}},
+                {"enum": ["{}", 7, None]},
+                {"description": "", "properties": {"a": {"description": ["{}"]}}},
+            ],
+            [*EXACT, Measure("factor", ONE)],
+        ),
     )
-    @pytest.mark.parametrize("measure", [*EXACT, Measure("factor", ONE)])
     def test_no_part_of_a_tool_is_free(self, schema: dict[str, object], measure: Measure) -> None:
         def costing(text: str) -> int:
             filled = json.loads(json.dumps(schema).replace("{}", text))

@@ -31,6 +31,7 @@ from tests.llmproxy.test_failover import (
     sends,
     unwatched,
 )
+from tests.pairing import each_once
 from tests.standins.raw_server import CHUNKED, Peer
 from usage.admin.attempts import cause
 from usage.caps import checkpoint
@@ -132,16 +133,18 @@ def test_words_that_no_column_can_hold_do_not_keep_a_call_from_its_settlement(
     assert "\\u0000" not in (call.so_far().failures.as_json() or "")
 
 
-@pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize(
-    ("script", "what"),
-    [
-        (refuses(500), "refused"),
-        (None, "unreachable"),
-        (hangs, "timed_out"),
-        (resets, "broken"),
-        (breaks_off, "unreadable"),
-    ],
+    ("streamed", "script", "what"),
+    each_once(
+        [True, False],
+        [
+            (refuses(500), "refused"),
+            (None, "unreachable"),
+            (hangs, "timed_out"),
+            (resets, "broken"),
+            (breaks_off, "unreadable"),
+        ],
+    ),
 )
 def test_what_failed_without_a_status_is_named(
     routed: Routed, script: Script | None, what: str, streamed: bool

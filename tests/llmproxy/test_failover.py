@@ -40,6 +40,7 @@ from llmproxy.models import Provider as ProviderRow
 from llmproxy.requests.chat import parse
 from tests.llmproxy.calling import admit
 from tests.llmproxy.test_cooling import forget
+from tests.pairing import each_once
 from tests.races import race
 from tests.standins.raw_server import CHUNKED, Peer, Provider
 from usage.limits import PlanCaps
@@ -263,8 +264,9 @@ def test_a_member_is_left_out_once(routed: Routed) -> None:
         assert routed.asked == [asked]
 
 
-@pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize("how", [*REFUSALS, *SILENCES, "closed"])
+@pytest.mark.parametrize(
+    ("streamed", "how"), each_once([True, False], [*REFUSALS, *SILENCES, "closed"])
+)
 def test_a_call_goes_on_to_the_next_route_before_the_first_byte(
     routed: Routed, how: str, streamed: bool
 ) -> None:

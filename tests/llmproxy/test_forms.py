@@ -1,6 +1,7 @@
 """Answers in the other form than was asked for, relayed and charged; ``odd/answers.ndjson`` has what callers read."""
 
 from collections.abc import Callable
+from itertools import product
 from json import dumps, loads
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.effort import takes_at_most
 from tests.llmproxy.odd.listening import heard_of_whole, listen
 from tests.llmproxy.odd.rows import Heard
 from tests.llmproxy.test_relay import Play, play, read
+from tests.pairing import each_once
 from tests.standins.raw_server import CHUNKED, OK, Peer
 from usage.models import UsageRecord
 
@@ -151,11 +153,13 @@ def costs() -> tuple[str, int, int, str]:
     return record.end, record.input_tokens, record.output_tokens, record.source
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("part", [0, 1])
 @pytest.mark.parametrize(
-    "before", [b"", b"\n\n \r\n", b": wait\n\n: still\r\n", b"event: ping\ndata:\n\n"]
+    ("form", "kind", "part", "before"),
+    each_once(
+        product(FORMS, KINDS),
+        [0, 1],
+        [b"", b"\n\n \r\n", b": wait\n\n: still\r\n", b"event: ping\ndata:\n\n"],
+    ),
 )
 def test_an_answer_in_one_piece_becomes_a_stream(
     play: Play, form: str, kind: bytes, part: int, before: bytes
@@ -168,10 +172,10 @@ def test_an_answer_in_one_piece_becomes_a_stream(
     assert costs() == ("done", 9, 7, "provider")
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("part", [0, 1])
-@pytest.mark.parametrize("before", [b"", b"\n\n", b": wait\n\n"])
+@pytest.mark.parametrize(
+    ("form", "kind", "part", "before"),
+    each_once(product(FORMS, KINDS), [0, 1], [b"", b"\n\n", b": wait\n\n"]),
+)
 def test_a_stream_becomes_an_answer_in_one_piece(
     play: Play, form: str, kind: bytes, part: int, before: bytes
 ) -> None:
@@ -309,10 +313,11 @@ def test_text_around_an_answer_is_found_in_linear_time(part: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "behind", ["", "\n", "\n\ndata: [DONE]\n\n", "data: [DONE]\n\n", "\n: end\n"]
-)
-@pytest.mark.parametrize(
-    "text", ['print(f"{name}: {age}")', "{x}: y", "}id: 5", "}event: y", "}retry: 1", "}data: z"]
+    ("behind", "text"),
+    each_once(
+        ["", "\n", "\n\ndata: [DONE]\n\n", "data: [DONE]\n\n", "\n: end\n"],
+        ['print(f"{name}: {age}")', "{x}: y", "}id: 5", "}event: y", "}retry: 1", "}data: z"],
+    ),
 )
 def test_a_brace_and_a_colon_in_a_text_do_not_end_the_answer(
     play: Play, text: str, behind: str

@@ -21,6 +21,7 @@ from llmproxy.requests.call_request import Surface
 from tests.llmproxy.targets import target
 from tests.llmproxy.test_failover import Routed, answers, routed
 from tests.llmproxy.test_relay import read
+from tests.pairing import each_once
 from tests.standins.raw_server import Peer
 
 CHAT = Surface.CHAT
@@ -67,8 +68,9 @@ def ask(routed: Routed, now: datetime, *, streamed: bool, **members: Any) -> lis
     return dropped.split(", ") if dropped else []
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["said"][:40])
-@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(
+    ("row", "streamed"), each_once(ROWS, [True, False]), ids=lambda value: str(value)[:40]
+)
 def test_a_refusal_is_paid_once(
     routed: Routed, now: datetime, row: dict[str, Any], streamed: bool
 ) -> None:

@@ -34,6 +34,7 @@ from llmproxy.dialects.usage import reported
 from llmproxy.requests.chat import Chat, parse
 from tests.effort import takes_at_most
 from tests.llmproxy.targets import refusal_of, target
+from tests.pairing import each_once
 
 NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
 USAGE = {
@@ -203,9 +204,10 @@ class TestEvents:
         assert (got.size, got.failed) == (1, None)
         assert data in got.forward
 
-    @pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e400"])
-    @pytest.mark.parametrize("text", [b"x", b"\\ud83d"])
-    @pytest.mark.parametrize("called", [None, "house"])
+    @pytest.mark.parametrize(
+        ("number", "text", "called"),
+        each_once([b"NaN", b"-Infinity", b"1e400"], [b"x", b"\\ud83d"], [None, "house"]),
+    )
     def test_numbers_that_are_no_json_are_forwarded_as_null(
         self, number: bytes, text: bytes, called: str | None
     ) -> None:
@@ -690,10 +692,7 @@ class TestRefusals:
         assert (refusal.code, refusal.sdk_code) == ("provider_rejected", "context_length_exceeded")
         assert refusal.detail == error["message"]
 
-    @pytest.mark.parametrize("in_stream", [False, True])
-    @pytest.mark.parametrize(
-        ("body", "status", "detail", "sdk_code"),
-        [
+    @pytest.mark.parametrize(("in_stream", "body", "status", "detail", "sdk_code"), each_once([False, True], [
             ({"object": "error", "message": TOO_LONG, "type": "BadRequestError", "code": 400}, 400, TOO_LONG,
              "context_length_exceeded"),
             ({"object": "error", "message": "No such image.", "type": "BadRequestError", "code": 400}, 400,
@@ -711,8 +710,7 @@ class TestRefusals:
              "body.n: Not allowed", None),
             ({"message": "Prompt is too long: 9000 tokens."}, 400, "Prompt is too long: 9000 tokens.",
              "context_length_exceeded"),
-        ],
-    )  # fmt: skip
+        ]))  # fmt: skip
     def test_an_error_is_read_in_the_form_of_each_server(
         self, body: dict[str, Any], status: int, detail: str, sdk_code: str | None, in_stream: bool
     ) -> None:
@@ -765,9 +763,7 @@ class TestRefusals:
     def test_a_too_large_request_gets_its_own_detail(self) -> None:
         assert "send less" in refusal_of(413, {}, b"<html>").detail
 
-    @pytest.mark.parametrize(
-        "error",
-        [
+    @pytest.mark.parametrize(("error", "listed"), each_once([
             {"message": "API key not valid. Please pass a valid API key.", "status": "INVALID_ARGUMENT"},
             {"message": "Incorrect API key provided: sk-…"},
             {"message": "Your api_key has expired"},
@@ -779,9 +775,7 @@ class TestRefusals:
             {"message": "No.", "code": "account_deactivated"},
             {"message": "No.", "code": "organization_restricted", "type": "invalid_request_error"},
             {"message": "Billing hard limit has been reached"},
-        ],
-    )  # fmt: skip
-    @pytest.mark.parametrize("listed", [False, True])
+        ], [False, True]))  # fmt: skip
     def test_a_refused_key_or_account_is_not_the_callers_fault_whatever_the_status(
         self, error: dict[str, str], listed: bool, caplog: pytest.LogCaptureFixture
     ) -> None:

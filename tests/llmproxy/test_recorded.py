@@ -131,15 +131,15 @@ def heard(given: list[Piece]) -> Heard:
     return made
 
 
-@pytest.mark.parametrize("size", [1, 7, 100_000])
 @pytest.mark.parametrize("name", HEARD)
-def test_a_stream_is_read_alike_however_its_bytes_are_cut(name: str, size: int) -> None:
-    given = list(pieces(name, size=size, include_usage=False))
-    assert heard(given) == HEARD[name]
-    assert not any(chunk.get("usage") for chunk in chunks_of(given))
-    # Everything that a provider charges for as output is counted, also what is not shown.
+def test_a_stream_is_read_alike_however_its_bytes_are_cut(name: str) -> None:
     said = HEARD[name]
-    assert sum(piece.size for piece in given) >= len(said.text + said.thought + said.refusal)
+    for size in (1, 7, 100_000):
+        given = list(pieces(name, size=size, include_usage=False))
+        assert heard(given) == said
+        assert not any(chunk.get("usage") for chunk in chunks_of(given))
+        # Everything that a provider charges for as output is counted, also what is not shown.
+        assert sum(piece.size for piece in given) >= len(said.text + said.thought + said.refusal)
 
 
 @pytest.mark.parametrize("name", [name for name, said in HEARD.items() if said.failed is None])

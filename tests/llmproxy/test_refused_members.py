@@ -26,14 +26,14 @@ SURFACES: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("surface", SURFACES)
-@pytest.mark.parametrize("name", REASONS)
-def test_a_cost_outside_tokens_is_refused_with_its_reason(surface: str, name: str) -> None:
-    value = DEAR.get(name, {"type": "ephemeral", "ttl": "1h"})
-    with pytest.raises(InvalidRequest) as refused:
-        SURFACES[surface]({name: value})
-    faults = refused.value.errors
-    assert {fault.pointer.split("/")[1] for fault in faults} == {name}
-    assert {fault.code for fault in faults} == {"invalid"}
+def test_a_cost_outside_tokens_is_refused_with_its_reason(surface: str) -> None:
+    for name in REASONS:
+        value = DEAR.get(name, {"type": "ephemeral", "ttl": "1h"})
+        with pytest.raises(InvalidRequest) as refused:
+            SURFACES[surface]({name: value})
+        faults = refused.value.errors
+        assert {fault.pointer.split("/")[1] for fault in faults} == {name}
+        assert {fault.code for fault in faults} == {"invalid"}
 
 
 @pytest.mark.parametrize(

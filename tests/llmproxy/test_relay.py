@@ -34,6 +34,7 @@ from llmproxy.requests import embeddings, messages, responses
 from llmproxy.requests.call_request import CallRequest
 from llmproxy.requests.chat import parse
 from tests.llmproxy.calling import admit
+from tests.pairing import each_once
 from tests.standins.raw_server import CHUNKED, GENEROUS, OK, Peer, Provider
 from tests.waiting import eventually
 from usage.models import UsageRecord
@@ -169,8 +170,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
-@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize(("refusal", "surface"), each_once(REFUSALS, SURFACES))
 def test_an_error_in_place_of_a_whole_answer_is_a_refusal_that_costs_nothing(
     play: Play, surface: str, refusal: str
 ) -> None:
@@ -186,9 +186,11 @@ def test_an_error_in_place_of_a_whole_answer_is_a_refusal_that_costs_nothing(
 
 
 @pytest.mark.parametrize(
-    "told", [{"status": "failed", "output": [], "error": {"code": "server_error"}}, {}]
+    ("told", "surface"),
+    each_once(
+        [{"status": "failed", "output": [], "error": {"code": "server_error"}}, {}], SURFACES
+    ),
 )
-@pytest.mark.parametrize("surface", SURFACES)
 def test_a_failure_in_place_of_a_whole_answer_is_charged_by_the_usage_that_it_reports(
     play: Play, surface: str, told: dict[str, Any]
 ) -> None:
@@ -236,8 +238,9 @@ def whole_answer(surface: str, given: int, made: int) -> dict[str, Any]:
     return {"choices": [{"message": {"content": text}}], "usage": counts}
 
 
-@pytest.mark.parametrize("reported", [(1_000_000, 1_000_000), (0, 0), (9, 5)])
-@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize(
+    ("reported", "surface"), each_once([((1_000_000, 1_000_000),), ((0, 0),), ((9, 5),)], SURFACES)
+)
 def test_the_usage_of_a_whole_answer_is_what_is_charged(
     play: Play, surface: str, reported: tuple[int, int]
 ) -> None:
@@ -316,18 +319,20 @@ def test_a_keep_alive_is_a_line_between_events_that_are_closed(play: Play, setti
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [
-        None,
-        b"text/event-stream; charset=utf-8",
-        b"text/event-stream;charset=ISO-8859-1",
-        b"application/json; charset=UTF-16",
-        b"text/plain",
-        b"",
-        b"nonsense",
-    ],
+    ("kind", "streamed"),
+    each_once(
+        [
+            None,
+            b"text/event-stream; charset=utf-8",
+            b"text/event-stream;charset=ISO-8859-1",
+            b"application/json; charset=UTF-16",
+            b"text/plain",
+            b"",
+            b"nonsense",
+        ],
+        [True, False],
+    ),
 )
-@pytest.mark.parametrize("streamed", [True, False])
 def test_an_answer_is_read_as_what_it_is_whatever_its_content_type(
     play: Play, kind: bytes | None, streamed: bool
 ) -> None:

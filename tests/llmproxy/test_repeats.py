@@ -17,6 +17,7 @@ from llmproxy.models import LanguageModel
 from tests.llmproxy.test_ends import FAILURES, ended, last_events
 from tests.llmproxy.test_failover import Routed, refuses, routed
 from tests.llmproxy.test_usage import event
+from tests.pairing import each_once
 from tests.standins.raw_server import CHUNKED, Peer, Provider
 from usage.models import UsageRecord
 
@@ -108,8 +109,7 @@ def asked(
         provider.stop()
 
 
-@pytest.mark.parametrize("failure", ANSWERED)
-@pytest.mark.parametrize("surface", CALLS)
+@pytest.mark.parametrize(("failure", "surface"), each_once(ANSWERED, CALLS))
 def test_a_whole_answer_that_fails_is_not_repeated(
     signed_in: APIClient, settings: Any, surface: str, failure: str
 ) -> None:
@@ -120,8 +120,7 @@ def test_a_whole_answer_that_fails_is_not_repeated(
         assert UsageRecord.objects.get().input_tokens == 4241
 
 
-@pytest.mark.parametrize("failure", STREAMS)
-@pytest.mark.parametrize("surface", STREAMED)
+@pytest.mark.parametrize(("failure", "surface"), each_once(STREAMS, STREAMED))
 def test_a_stream_that_fails_before_its_first_byte_is_not_repeated(
     signed_in: APIClient, settings: Any, surface: str, failure: str
 ) -> None:
@@ -131,9 +130,10 @@ def test_a_stream_that_fails_before_its_first_byte_is_not_repeated(
         assert response["x-should-retry"] == "false"
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("word", [FAILURES[0][0], FAILURES[1][0]])
-@pytest.mark.parametrize("surface", STREAMED)
+@pytest.mark.parametrize(
+    ("streamed", "word", "surface"),
+    each_once([False, True], [FAILURES[0][0], FAILURES[1][0]], STREAMED),
+)
 def test_a_failure_inside_an_answer_is_not_repeated(
     signed_in: APIClient, settings: Any, surface: str, word: str, streamed: bool
 ) -> None:
@@ -145,9 +145,9 @@ def test_a_failure_inside_an_answer_is_not_repeated(
         assert response["x-should-retry"] == "false"
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("failure", UNANSWERED)
-@pytest.mark.parametrize("surface", STREAMED)
+@pytest.mark.parametrize(
+    ("streamed", "failure", "surface"), each_once([False, True], UNANSWERED, STREAMED)
+)
 def test_a_call_that_no_provider_has_answered_may_be_repeated(
     signed_in: APIClient, settings: Any, surface: str, failure: str, streamed: bool
 ) -> None:

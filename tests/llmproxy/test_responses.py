@@ -16,6 +16,7 @@ from llmproxy.requests.checking import read_schemas
 from llmproxy.requests.responses import parse
 from tests.effort import takes_at_most
 from tests.llmproxy.targets import target
+from tests.pairing import each_once
 
 CHAT = read_schemas("chat")["components"]
 RESPONSES = read_schemas("responses")["components"]["ResponsesRequest"]["properties"]
@@ -457,16 +458,18 @@ def test_a_search_for_tools_that_the_caller_runs_passes_and_counts(arguments: An
     assert estimate({"input": "hello", "tools": [bare]}) >= 700
 
 
-@pytest.mark.parametrize("place", ["additional_tools", "tool_search_output"])
 @pytest.mark.parametrize(
-    ("tool", "code"),
-    [
-        ({"type": "web_search"}, "hosted_tool"),
-        ({"type": "mcp", "server_label": "a", "server_url": "https://a.test"}, "hosted_tool"),
-        ({"type": "tool_search"}, "hosted_tool"),
-        ({"type": "tool_search", "execution": "server"}, "hosted_tool"),
-        ({"type": "computer"}, "unsupported"),
-    ],
+    ("place", "tool", "code"),
+    each_once(
+        ["additional_tools", "tool_search_output"],
+        [
+            ({"type": "web_search"}, "hosted_tool"),
+            ({"type": "mcp", "server_label": "a", "server_url": "https://a.test"}, "hosted_tool"),
+            ({"type": "tool_search"}, "hosted_tool"),
+            ({"type": "tool_search", "execution": "server"}, "hosted_tool"),
+            ({"type": "computer"}, "unsupported"),
+        ],
+    ),
 )
 def test_tools_that_the_provider_runs_are_refused_in_any_place(
     place: str, tool: dict[str, Any], code: str

@@ -18,6 +18,7 @@ from llmproxy.models import LanguageModel
 from llmproxy.requests import embeddings, messages, responses
 from tests.llmproxy.test_relay import SAID, Play, play, plays, read
 from tests.llmproxy.test_unread import settled
+from tests.pairing import each_once
 from tests.standins.raw_server import CHUNKED, Peer
 from tests.waiting import eventually
 
@@ -110,9 +111,14 @@ def test_a_usage_that_is_no_object_is_none(play: Play, usage: Any) -> None:
         call.give_back_room()
 
 
-@pytest.mark.parametrize("details", ["many", 12, [{"cached_tokens": 9}], True])
-@pytest.mark.parametrize("name", ["input_tokens_details", "output_tokens_details"])
-@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(
+    ("details", "name", "streamed"),
+    each_once(
+        ["many", 12, [{"cached_tokens": 9}], True],
+        ["input_tokens_details", "output_tokens_details"],
+        [True, False],
+    ),
+)
 def test_details_of_a_usage_that_are_no_object_are_none(
     play: Play, streamed: bool, name: str, details: Any
 ) -> None:

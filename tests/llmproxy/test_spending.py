@@ -24,6 +24,7 @@ from llmproxy.models import LanguageModel, Provider, Route
 from llmproxy.requests.chat import parse
 from tests.llmproxy.calling import admit
 from tests.llmproxy.test_explanation import ASK, MODEL, Scene, scene
+from tests.pairing import each_once
 from tests.usage.test_budgets import ask, end
 from usage import refusal_log
 from usage.models import MonthlyUsage, Refusal, SpendLimit, UsageRecord
@@ -85,8 +86,7 @@ def asked(scene: Scene, model: str = MODEL) -> list[str]:
     return [each.provider for each in call.admission.targets]
 
 
-@pytest.mark.parametrize("span", ["daily", "monthly"])
-@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize(("span", "surface"), each_once(["daily", "monthly"], SURFACES))
 def test_every_surface_refuses_in_its_own_shape(models: Scene, surface: str, span: str) -> None:
     stop(models, span=span)
     address, body = SURFACES[surface]

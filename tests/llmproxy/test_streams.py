@@ -13,6 +13,7 @@ from llmproxy.dialects.sse import EventParser
 from llmproxy.requests.call_request import Surface
 from llmproxy.requests.chat import parse
 from tests.llmproxy.targets import target
+from tests.pairing import each_once
 from tests.standins.streams import Shape, heard_by_the_sdk
 
 SHAPES = {shape.name: shape for shape in Shape.all()}
@@ -105,8 +106,7 @@ def test_a_stream_is_the_same_to_a_caller_however_its_bytes_come(name: str) -> N
         assert other == first
 
 
-@pytest.mark.parametrize("called", [None, "house"])
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize(("called", "name"), each_once([None, "house"], WHOLE))
 def test_a_caller_hears_what_the_provider_said(name: str, called: str | None) -> None:
     shape = SHAPES[name]
     given = read(shape, "a byte at a time", include_usage=True, called=called)

@@ -4,6 +4,7 @@ import gzip
 import struct
 from base64 import b64decode
 from collections.abc import Callable
+from itertools import product
 from json import dumps, loads
 from threading import Event, Thread
 from typing import Any
@@ -30,6 +31,7 @@ from llmproxy.requests.call_request import CallRequest
 from llmproxy.requests.chat import parse
 from tests.llmproxy.targets import target
 from tests.llmproxy.test_relay import Play, Script, chunk, play, plays, read, usage_chunk
+from tests.pairing import each_once
 from tests.standins.raw_server import CHUNKED, OK, Peer
 from usage.models import UsageRecord
 
@@ -78,15 +80,19 @@ BROKEN = '{"choices": [, "content": '
 LARGE = '"' + "x" * (bodies.BYTES_BESIDE + LIMIT * bodies.BYTES_A_TOKEN) + '"'
 
 
+def _begun(value: Any) -> str:
+    return str(value)[:16]
+
+
 def settled() -> UsageRecord:
     return UsageRecord.objects.get(state="settled")
 
 
-@pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize(
-    "value", [DEEP, LARGE, "[1,,2]", "nul"], ids=["deep", "large", "broken", "cut"]
+    ("surface", "reports", "value"),
+    each_once(product(SURFACES, [True, False]), [DEEP, LARGE, "[1,,2]", "nul"]),
+    ids=_begun,
 )
-@pytest.mark.parametrize("reports", [True, False], ids=["reported", "unreported"])
 def test_a_whole_answer_costs_the_usage_at_its_end_or_its_reservation(
     play: Play, surface: str, value: str, reports: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,8 +195,10 @@ def test_the_last_usage_of_an_answer_is_found_where_answers_have_it(tail: str, u
     assert last_usage(tail.encode()) == usage
 
 
-@pytest.mark.parametrize("length", [401, 4_001, 50_000])
-@pytest.mark.parametrize("surface", ["chat at Anthropic", "messages", "chat", "responses"])
+@pytest.mark.parametrize(
+    ("length", "surface"),
+    each_once([401, 4_001, 50_000], ["chat at Anthropic", "messages", "chat", "responses"]),
+)
 def test_no_numbers_length_decides(play: Play, surface: str, length: int) -> None:
     dialect, request, begin, usage = SURFACES[surface]
     body = f"{begin % ('1' * length)}, {usage}}}".encode()
@@ -218,12 +226,12 @@ LONG_STREAM = b": " + b"x" * len(LARGE) + b"\n\n"
 
 
 @pytest.mark.parametrize(
-    "event",
-    [DEEP_EVENT, BROKEN_EVENT, LONG_EVENT, LONG_STREAM],
-    ids=["deep", "broken", "long event", "long stream"],
+    ("event", "reports", "before"),
+    each_once(
+        product([DEEP_EVENT, BROKEN_EVENT, LONG_EVENT, LONG_STREAM], [True, False]), [b"", FIRST]
+    ),
+    ids=_begun,
 )
-@pytest.mark.parametrize("before", [b"", FIRST], ids=["at once", "after a text"])
-@pytest.mark.parametrize("reports", [True, False], ids=["reported", "unreported"])
 def test_a_stream_costs_the_usage_at_its_end_or_its_reservation(
     play: Play, event: bytes, before: bytes, reports: bool
 ) -> None:

@@ -24,6 +24,7 @@ from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.chat import parse
 from tests.llmproxy.targets import target
 from tests.llmproxy.test_relay import Play, play, plays, read
+from tests.pairing import each_once
 from usage.models import UsageRecord
 
 __all__ = ["play"]
@@ -110,27 +111,25 @@ def last_report(surface: str, *usages: Any, start: Any = None) -> TokenUsage | N
     return next((each.reported for each in reversed(pieces) if each.reported), None)
 
 
-@pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("row", ROWS, ids=IDS)
-def test_a_usage_means_the_same_on_every_surface(row: Json, surface: str) -> None:
-    dialect, api = SURFACES[surface]
-    body = json.dumps(whole(surface, row["usage"])).encode()
-    answer, known, _ = DIALECTS[dialect].codecs[api].answer(body, target=target(dialect))
-    assert known == TokenUsage(*row["known"])
-    assert last_report(surface, row["usage"]) == known
-    # A caller who reads what it is told, by the names of its surface, gets the same.
-    told = reported(answer["usage"])
-    assert told is not None
-    assert (told.input, told.output) == (known.input, known.output)
-    assert (told.cached_input, told.cache_write) == (known.cached_input, known.cache_write)
+def test_a_usage_means_the_same_on_every_surface(row: Json) -> None:
+    for surface, (dialect, api) in SURFACES.items():
+        body = json.dumps(whole(surface, row["usage"])).encode()
+        answer, known, _ = DIALECTS[dialect].codecs[api].answer(body, target=target(dialect))
+        assert known == TokenUsage(*row["known"])
+        assert last_report(surface, row["usage"]) == known
+        # A caller who reads what it is told, by the names of its surface, gets the same.
+        told = reported(answer["usage"])
+        assert told is not None
+        assert (told.input, told.output) == (known.input, known.output)
+        assert (told.cached_input, told.cache_write) == (known.cached_input, known.cache_write)
 
 
 CHARGED = [0, 1, 2, 5, 12, 16, 18, 26, 33]
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("surface", SURFACES)
-@pytest.mark.parametrize("row", [ROWS[at] for at in CHARGED], ids=[IDS[at] for at in CHARGED])
+@pytest.mark.parametrize(("surface", "row"), each_once(SURFACES, [ROWS[at] for at in CHARGED]))
 def test_the_ledger_records_the_usage_that_the_provider_reports(
     play: Play, row: Json, surface: str
 ) -> None:
@@ -149,10 +148,7 @@ def test_the_ledger_records_the_usage_that_the_provider_reports(
     assert list(charged) == [(*row["known"], "provider")] * 2
 
 
-@pytest.mark.parametrize("surface", ["chat at Anthropic", "messages"])
-@pytest.mark.parametrize(
-    ("start", "ends", "known"),
-    [
+@pytest.mark.parametrize(("surface", "start", "ends", "known"), each_once(["chat at Anthropic", "messages"], [
         # envoyproxy/ai-gateway#1631, zai-org/GLM-5#139 and BerriAI/litellm#41406.
         ({"input_tokens": 15, "output_tokens": 1}, [{"input_tokens": 0, "output_tokens": 20}], (15, 20)),
         ({"input_tokens": 0, "output_tokens": 0}, [{"input_tokens": 14, "output_tokens": 9}], (14, 9)),
@@ -166,8 +162,7 @@ def test_the_ledger_records_the_usage_that_the_provider_reports(
         ({"input_tokens": 9}, [{"output_tokens": 30}, {}, None], (9, 30)),
         ({"input_tokens": 9}, [{"output_tokens": 30}, {"output_tokens": 20}], (9, 20)),
         ({"input_tokens": 9}, [{"output_tokens": 0}], (9, 0)),
-    ],
-)  # fmt: skip
+    ]))  # fmt: skip
 def test_a_later_event_takes_nothing_back(
     surface: str, start: Json, ends: list[Any], known: tuple[int, ...]
 ) -> None:

@@ -10,6 +10,7 @@ from rest_framework.test import APIClient
 from accounts.models import Client, User
 from llmproxy.dialects import asking
 from tests.ended import ENDS, end_access
+from tests.pairing import each_once
 from usage.models import MonthlyUsage, UsageRecord
 from usage.periods import Period
 
@@ -45,8 +46,7 @@ def test_a_caller_with_access_comes_as_far_as_the_provider(signed_in: APIClient)
     assert refused(signed_in, GOOD) == (503, "service_unavailable")
 
 
-@pytest.mark.parametrize("path", [COMPLETE, STREAM])
-@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize(("path", "how"), each_once([COMPLETE, STREAM], ENDS))
 def test_ended_access_is_refused_and_nothing_reserved(
     signed_in: APIClient, how: str, path: str, user: User
 ) -> None:

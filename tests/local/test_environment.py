@@ -12,6 +12,7 @@ import pytest
 
 from config.platform.env.addresses import owner_address
 from config.platform.env.reading import env
+from tests.pairing import each_once
 from tests.tools import environment, redis
 from tests.tools.beforehand import read_files
 from tests.tools.folders import ROOT, claim, held
@@ -158,15 +159,17 @@ def test_a_start_brings_all_servers_by_default(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "server"),
-    [
-        ("DATABASE_URL", "database"),
-        ("CACHE_URL", "cache"),
-        ("LLM_BASE_URL", "provider"),
-        ("CDN_URL", "cdn"),
-    ],
+    ("name", "server", "suffix"),
+    each_once(
+        [
+            ("DATABASE_URL", "database"),
+            ("CACHE_URL", "cache"),
+            ("LLM_BASE_URL", "provider"),
+            ("CDN_URL", "cdn"),
+        ],
+        ["", "_FILE"],
+    ),
 )
-@pytest.mark.parametrize("suffix", ["", "_FILE"])
 def test_a_server_with_credentials_is_neither_brought_nor_written(
     tmp_path: Path, name: str, server: str, suffix: str
 ) -> None:

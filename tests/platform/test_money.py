@@ -5,6 +5,7 @@ import pytest
 from config.console.charts import written
 from config.console.template_tags import dollars
 from config.platform.money import decimal, in_dollars, readable_dollars
+from tests.pairing import each_once
 
 CENT = 10_000
 
@@ -34,8 +35,10 @@ def test_an_amount_has_the_decimals_that_it_needs(amount: int, shown: str, of: s
     assert readable_dollars(amount) == dollars(amount) == shown
 
 
-@pytest.mark.parametrize("amount", [1, 9, 10, 49, 50, 99, 100, 999, 4_999, 9_999, CENT, 10**6 - 1])
-@pytest.mark.parametrize("least", [2, 4, 6])
+@pytest.mark.parametrize(
+    ("amount", "least"),
+    each_once([1, 9, 10, 49, 50, 99, 100, 999, 4_999, 9_999, CENT, 10**6 - 1], [2, 4, 6]),
+)
 def test_no_amount_looks_like_zero_or_like_one_twice_as_large(amount: int, least: int) -> None:
     shown = readable_dollars(amount, least)
     assert set(shown) - {*"$0."}

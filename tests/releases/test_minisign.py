@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from releases.minisign import PublicKey, Signature, SignatureRefused, decoded
+from tests.pairing import each_once
 from tests.releases.signing import Signer, encoded
 from tests.tools.minisign import key_pair
 
@@ -50,17 +51,19 @@ def test_both_formats_hold_and_give_their_trusted_comment(
     }
 
 
-@pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize(
-    "written",
-    [
-        # aead/minisign#7 and #8, jedisct1/zig-minisign#11: minisign takes either end of a line.
-        lambda file: file.replace(b"\n", b"\r\n"),
-        lambda file: file.replace(b"\n", b"\r\n").removesuffix(b"\n"),
-        lambda file: file.replace(b"\n", b"\r\n").removesuffix(b"\r\n"),
-        lambda file: file.replace(b"\n", b"\r\n", 1),
-        lambda file: file.removesuffix(b"\n"),
-    ],
+    ("legacy", "written"),
+    each_once(
+        [False, True],
+        [
+            # aead/minisign#7 and #8, jedisct1/zig-minisign#11: minisign takes either end of a line.
+            lambda file: file.replace(b"\n", b"\r\n"),
+            lambda file: file.replace(b"\n", b"\r\n").removesuffix(b"\n"),
+            lambda file: file.replace(b"\n", b"\r\n").removesuffix(b"\r\n"),
+            lambda file: file.replace(b"\n", b"\r\n", 1),
+            lambda file: file.removesuffix(b"\n"),
+        ],
+    ),
 )
 def test_lines_may_end_as_on_windows(
     signer: Signer, key: PublicKey, legacy: bool, written: Callable[[bytes], bytes]

@@ -1,6 +1,7 @@
 """The version that a client is pinned to: `GET /v1/updates/manifest?version=`."""
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from releases import channel_control
 from releases.models import ShellChannel
 from releases.update_explanation import explain
+from tests.pairing import each_once
 from tests.releases.conftest import Pipeline, Release
 from tests.releases.test_channel_control import HOW, back_to
 from tests.releases.test_views import ask
@@ -111,9 +113,13 @@ def test_a_check_of_a_pinned_shell_is_one_query(
         assert pinned("1.3.0").status_code == 200
 
 
-@pytest.mark.parametrize("system", ["darwin", "linux"])
-@pytest.mark.parametrize("current", [None, "1.0.0", "1.3.0"])
-@pytest.mark.parametrize("version", ["1.3.0", "1.4.0", "9.9.9", "1.2"])
+@pytest.mark.parametrize(
+    ("system", "current", "version"),
+    each_once(
+        ["darwin", "linux"],
+        product([None, "1.0.0", "1.3.0"], ["1.3.0", "1.4.0", "9.9.9", "1.2"]),
+    ),
+)
 def test_the_explanation_is_what_a_pinned_shell_gets(
     releases: dict[str, Release], version: str, current: str | None, system: str
 ) -> None:

@@ -19,6 +19,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.models import Role, User
 from llmproxy.models import LanguageModel, Provider, Route
+from tests.pairing import each_once
 from tests.served.browser import Browser
 from tests.served.conftest import SignIn
 from tests.served.database import Database
@@ -363,8 +364,7 @@ def test_a_thinking_budget_is_refused_where_all_members_pass(
     assert counting.bodies == []
 
 
-@pytest.mark.parametrize("reported", [0, 1])
-@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize(("reported", "surface"), each_once([0, 1], SURFACES))
 def test_a_prompt_that_is_reported_as_nearly_nothing_costs_what_was_counted(
     shell: Shell,
     database: Database,

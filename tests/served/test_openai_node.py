@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.pairing import each_once
 from tests.served.conftest import SignIn
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
@@ -105,16 +106,18 @@ def test_a_failure_in_the_middle_of_a_stream_is_an_error_and_not_an_end(ask: Ask
 
 
 @pytest.mark.parametrize(
-    ("members", "text", "told", "tries"),
-    [
-        ({"temperature": 3}, "Hello", ("BadRequestError", "invalid_request"), 1),
-        ({"model": "gpt-unknown"}, "Hello", ("NotFoundError", "model_not_found"), 1),
-        ({}, stand_in("fault=status:400"), ("BadRequestError", "provider_rejected"), 1),
-        ({}, stand_in("fault=status:500"), ("InternalServerError", "provider_error"), 3),
-        ({}, stand_in("fault=status:429"), ("InternalServerError", "provider_unavailable"), 3),
-    ],
+    ("members", "text", "told", "tries", "retries"),
+    each_once(
+        [
+            ({"temperature": 3}, "Hello", ("BadRequestError", "invalid_request"), 1),
+            ({"model": "gpt-unknown"}, "Hello", ("NotFoundError", "model_not_found"), 1),
+            ({}, stand_in("fault=status:400"), ("BadRequestError", "provider_rejected"), 1),
+            ({}, stand_in("fault=status:500"), ("InternalServerError", "provider_error"), 3),
+            ({}, stand_in("fault=status:429"), ("InternalServerError", "provider_unavailable"), 3),
+        ],
+        [0, 2],
+    ),
 )
-@pytest.mark.parametrize("retries", [0, 2])
 def test_a_refusal_is_tried_again_only_where_that_may_help(
     ask: Ask, members: dict[str, Any], text: str, told: tuple[str, str], tries: int, retries: int
 ) -> None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from licensing.models import Plan
 from llmproxy.models import LanguageModel
+from tests.pairing import each_once
 from tests.served.conftest import SignIn
 from tests.served.crowd import all_at_once
 from tests.served.database import Database
@@ -250,20 +251,22 @@ def test_the_asynchronous_helper_can_be_left_and_heard_to_the_end(
     assert [record.end for record in records_of(database, person)] == ["done", "client_gone"]
 
 
-@pytest.mark.parametrize(("retries", "streamed"), [(0, True), (2, False)])
 @pytest.mark.parametrize(
-    ("given", "code", "tries"),
-    [
-        ({"temperature": 3}, "invalid_request", 1),
-        ({"model": "gpt-unknown"}, "model_not_found", 1),
-        ({"model": "of-another-plan"}, "not_entitled", 1),
-        ({"text": stand_in("fault=status:400")}, "provider_rejected", 1),
-        ({"text": "x" * 8 * 1024 * 1024}, "request_too_large", 1),
-        ({"text": stand_in("fault=status:500")}, "provider_error", 3),
-        ({"text": stand_in("fault=html")}, "provider_error", 3),
-        ({"text": stand_in("fault=status:429")}, "provider_unavailable", 3),
-        ({"text": stand_in("fault=status:504")}, "provider_timeout", 3),
-    ],
+    ("retries", "streamed", "given", "code", "tries"),
+    each_once(
+        [(0, True), (2, False)],
+        [
+            ({"temperature": 3}, "invalid_request", 1),
+            ({"model": "gpt-unknown"}, "model_not_found", 1),
+            ({"model": "of-another-plan"}, "not_entitled", 1),
+            ({"text": stand_in("fault=status:400")}, "provider_rejected", 1),
+            ({"text": "x" * 8 * 1024 * 1024}, "request_too_large", 1),
+            ({"text": stand_in("fault=status:500")}, "provider_error", 3),
+            ({"text": stand_in("fault=html")}, "provider_error", 3),
+            ({"text": stand_in("fault=status:429")}, "provider_unavailable", 3),
+            ({"text": stand_in("fault=status:504")}, "provider_timeout", 3),
+        ],
+    ),
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_refusal_is_tried_again_only_where_that_may_help(  # noqa: PLR0917 - parameters of a test

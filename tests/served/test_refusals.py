@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.pairing import each_once
 from tests.served.service import HOST, Service
 from tests.served.shell import PATIENCE, Shell
 
@@ -119,16 +120,18 @@ def test_a_body_in_chunks_of_any_size_is_taken(service: Service, shell: Shell) -
 
 
 @pytest.mark.parametrize(
-    ("kind", "headers"),
-    [
-        ("text/plain", ()),
-        ("application/x-www-form-urlencoded", ()),
-        ("multipart/form-data; boundary=x", ()),
-        ("nonsense;;;=", ()),
-        ("application/json", ("Content-Encoding: gzip",)),
-    ],
+    ("kind", "headers", "path"),
+    each_once(
+        [
+            ("text/plain", ()),
+            ("application/x-www-form-urlencoded", ()),
+            ("multipart/form-data; boundary=x", ()),
+            ("nonsense;;;=", ()),
+            ("application/json", ("Content-Encoding: gzip",)),
+        ],
+        [LOGIN, "/v1/llm/stream"],
+    ),
 )
-@pytest.mark.parametrize("path", [LOGIN, "/v1/llm/stream"])
 def test_a_body_of_another_kind_is_not_taken(
     service: Service, shell: Shell, path: str, kind: str, headers: tuple[str, ...]
 ) -> None:

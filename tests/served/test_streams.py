@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
+from tests.pairing import each_once
 from tests.served.conftest import SignIn
 from tests.served.database import Database
 from tests.served.ledger import DEADLINE, assert_nothing_is_reserved, the_record
@@ -223,20 +224,22 @@ REPORTS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(
-    ("usage", "source", "tokens"),
-    [
-        ("once", "provider", (11, 12)),
-        ("twice", "provider", (11, 12)),
-        ("every", "provider", (11, 12)),
-        ("last-content", "provider", (11, 12)),
-        ("finish", "provider", (11, 12)),
-        # A report below what was delivered is raised to it, and no prompt is empty.
-        ("zero", "counted", (None, None)),
-        # Then the prompt is known by its bound alone, and the answer by what was delivered.
-        ("never", "counted", (None, None)),
-    ],
+    ("usage", "source", "tokens", "asks"),
+    each_once(
+        [
+            ("once", "provider", (11, 12)),
+            ("twice", "provider", (11, 12)),
+            ("every", "provider", (11, 12)),
+            ("last-content", "provider", (11, 12)),
+            ("finish", "provider", (11, 12)),
+            # A report below what was delivered is raised to it, and no prompt is empty.
+            ("zero", "counted", (None, None)),
+            # Then the prompt is known by its bound alone, and the answer by what was delivered.
+            ("never", "counted", (None, None)),
+        ],
+        [True, False],
+    ),
 )
-@pytest.mark.parametrize("asks", [True, False], ids=["asked-for", "not-asked-for"])
 def test_usage_is_settled_as_it_was_reported_last(
     shell: Shell,
     database: Database,
@@ -342,23 +345,25 @@ def test_a_provider_that_never_says_done_is_done_when_its_answer_is(
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "code"),
-    [
-        ("status:400", 400, "provider_rejected"),
-        ("status:404", 400, "provider_rejected"),
-        ("status:422", 400, "provider_rejected"),
-        ("status:401", 502, "provider_error"),
-        ("status:403", 502, "provider_error"),
-        ("status:429 retry_after=7", 503, "provider_unavailable"),
-        ("status:500", 502, "provider_error"),
-        ("status:503 retry_after=7", 503, "provider_unavailable"),
-        ("status:504", 504, "provider_timeout"),
-        ("html", 502, "provider_error"),
-        ("reset", 502, "provider_error"),
-        ("cut", 502, "provider_error"),
-    ],
+    ("fault", "status", "code", "streamed"),
+    each_once(
+        [
+            ("status:400", 400, "provider_rejected"),
+            ("status:404", 400, "provider_rejected"),
+            ("status:422", 400, "provider_rejected"),
+            ("status:401", 502, "provider_error"),
+            ("status:403", 502, "provider_error"),
+            ("status:429 retry_after=7", 503, "provider_unavailable"),
+            ("status:500", 502, "provider_error"),
+            ("status:503 retry_after=7", 503, "provider_unavailable"),
+            ("status:504", 504, "provider_timeout"),
+            ("html", 502, "provider_error"),
+            ("reset", 502, "provider_error"),
+            ("cut", 502, "provider_error"),
+        ],
+        [True, False],
+    ),
 )
-@pytest.mark.parametrize("streamed", [True, False], ids=["stream", "one-shot"])
 def test_a_failure_before_the_first_byte_is_an_answer_with_a_status(
     shell: Shell,
     database: Database,
@@ -386,8 +391,9 @@ def test_a_failure_before_the_first_byte_is_an_answer_with_a_status(
     assert record.input_tokens == (record.reserved_input if began else 0)
 
 
-@pytest.mark.parametrize("fault", ["reset", "cut", "truncate", "malformed", "error"])
-@pytest.mark.parametrize("after", [1, 6])
+@pytest.mark.parametrize(
+    ("fault", "after"), each_once(["reset", "cut", "truncate", "malformed", "error"], [1, 6])
+)
 def test_a_failure_after_the_first_byte_is_an_event_without_a_last_word(
     shell: Shell, database: Database, person: Person, fault: str, after: int
 ) -> None:

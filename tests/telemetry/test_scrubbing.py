@@ -9,6 +9,7 @@ import pytest
 
 from telemetry.scrubbing import scrubbed
 from tests.effort import least, takes_at_most
+from tests.pairing import each_once
 from tests.telemetry.reports import event, read
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJl-_x"
@@ -96,8 +97,10 @@ def test_harmless_text_stays_unchanged(text: str) -> None:
     assert scrubbed({"text": [text]}) == {"text": [text]}
 
 
-@pytest.mark.parametrize("canary", CANARIES)
-@pytest.mark.parametrize("deep", [lambda text: {text: 1}, lambda text: {"a": [{"b": text}]}])
+@pytest.mark.parametrize(
+    ("canary", "deep"),
+    each_once(CANARIES, [lambda text: {text: 1}, lambda text: {"a": [{"b": text}]}]),
+)
 def test_an_event_is_kept_without_it_wherever_it_stands(
     canary: str, deep: Callable[[str], Any]
 ) -> None:

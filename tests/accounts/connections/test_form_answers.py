@@ -4,6 +4,7 @@ Rows with a number are public reports of other projects.
 """
 
 from datetime import datetime, timedelta
+from itertools import product
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,6 +18,7 @@ from accounts.models import Connection, Session, User
 from tests.accounts.connections.conftest import connected
 from tests.accounts.connections.party import Party, Said
 from tests.accounts.connections.test_oauth import ASKED, provider, renewed
+from tests.pairing import each_once
 
 FORM = "application/x-www-form-urlencoded"
 GOOD = b"access_token=gho_1&scope=user%2Cgist&token_type=bearer"
@@ -65,18 +67,19 @@ def test_a_form_has_a_refresh_token_and_a_lifetime_too(party: Party, now: dateti
     assert given.expires_at == now + timedelta(hours=8)
 
 
-@pytest.mark.parametrize("status", [200, 400])
 @pytest.mark.parametrize(
-    "body",
-    [
-        b"error=bad_verification_code&error_description=It+is+over.&error_uri=https%3A%2F%2Fa.test",
-        b"error=bad_refresh_token&error_description=The+refresh+token+is+incorrect",
-        b"error=invalid_grant",
-        b"error_code=refresh_token_revoked&error=x",
-        b"access_token=&error=INVALID_GRANT",
-    ],
+    ("body", "status", "kind"),
+    each_once(
+        [
+            b"error=bad_verification_code&error_description=It+is+over.&error_uri=https%3A%2F%2Fa.test",
+            b"error=bad_refresh_token&error_description=The+refresh+token+is+incorrect",
+            b"error=invalid_grant",
+            b"error_code=refresh_token_revoked&error=x",
+            b"access_token=&error=INVALID_GRANT",
+        ],
+        product([200, 400], [FORM, "text/html; charset=utf-8", None]),
+    ),
 )
-@pytest.mark.parametrize("kind", [FORM, "text/html; charset=utf-8", None])
 def test_an_error_in_a_form_refuses_grant_and_code(
     party: Party, now: datetime, status: int, body: bytes, kind: str | None
 ) -> None:

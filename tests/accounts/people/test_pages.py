@@ -18,6 +18,7 @@ from accounts.people.password_links import DroppedResets, send_link
 from config.platform.jobs.mail import send_mail
 from config.platform.observability.logs import AllowListFormatter
 from tests.conftest import PASSWORD, Browser
+from tests.pairing import each_once
 
 pytestmark = pytest.mark.django_db
 NEW = "another good horse battery"
@@ -243,8 +244,7 @@ class TestPage:
         user.refresh_from_db()
         assert user.check_password(NEW)
 
-    @pytest.mark.parametrize("kept", LESS, ids=str)
-    @pytest.mark.parametrize("more", ["", ".", "%20", "="])
+    @pytest.mark.parametrize(("kept", "more"), each_once(LESS, ["", ".", "%20", "="]), ids=str)
     def test_a_link_that_lost_a_part_gets_the_page_that_says_what_to_do(
         self, stranger: Browser, address: str, kept: slice, more: str
     ) -> None:

@@ -9,6 +9,7 @@ from llmproxy.requests.call_request import Surface
 from tests.llmproxy.odd import relaying, sdks
 from tests.llmproxy.odd.listening import heard_of_whole, listen
 from tests.llmproxy.odd.rows import Row, cases, named
+from tests.pairing import each_once
 
 KINDS = {
     "as documented",
@@ -25,8 +26,9 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("called", [None, "house"])
-@pytest.mark.parametrize(("row", "surface"), cases("events"), ids=named)
+@pytest.mark.parametrize(
+    ("called", "row", "surface"), each_once([None, "house"], cases("events")), ids=named
+)
 def test_a_stream_is_read_and_metered(row: Row, surface: Surface, called: str | None) -> None:
     told = relaying.streamed(row, surface, row.events(), called=called)
     listener = listen(surface, told.body)
@@ -43,8 +45,9 @@ def test_a_stream_is_read_and_metered(row: Row, surface: Surface, called: str | 
     assert sdks.heard(surface, told.body, stream=True) == row.heard
 
 
-@pytest.mark.parametrize("called", [None, "house"])
-@pytest.mark.parametrize(("row", "surface"), cases("whole"), ids=named)
+@pytest.mark.parametrize(
+    ("called", "row", "surface"), each_once([None, "house"], cases("whole")), ids=named
+)
 def test_a_whole_answer_is_read_and_metered(row: Row, surface: Surface, called: str | None) -> None:
     told = relaying.whole(row, surface, row.whole(), called=called)
     assert told.reported == row.metered
@@ -77,10 +80,11 @@ def test_a_stream_is_read_where_one_piece_was_asked_for(row: Row, surface: Surfa
     assert json.loads(told.body)["model"] == "house"
 
 
-@pytest.mark.parametrize("called", [None, "house"])
 @pytest.mark.parametrize(
-    ("row", "surface"),
-    [case for case in cases("whole") if case[1] is not Surface.EMBEDDINGS],
+    ("called", "row", "surface"),
+    each_once(
+        [None, "house"], [case for case in cases("whole") if case[1] is not Surface.EMBEDDINGS]
+    ),
     ids=named,
 )
 def test_an_answer_in_one_piece_is_read_where_a_stream_was_asked_for(

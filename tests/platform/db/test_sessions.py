@@ -19,6 +19,7 @@ from pytest_django.plugin import DjangoDbBlocker
 from config.platform.db.connections import PooledConnection
 from config.platform.db.sessions import with_session
 from config.platform.env.addresses import database_url
+from tests.pairing import each_once
 from tests.served.database import Database, new_database
 from tests.tools.folders import ROOT
 from tests.tools.owners import NAME, as_superuser
@@ -115,8 +116,9 @@ def styled() -> Iterator[str]:
         superuser.execute(f"DROP ROLE {role}")
 
 
-@pytest.mark.parametrize(("name", "value", "reported"), STYLES)
-@pytest.mark.parametrize("by", ["role", "address"])
+@pytest.mark.parametrize(
+    ("name", "value", "reported", "by"), each_once(STYLES, ["role", "address"])
+)
 def test_values_are_read_whatever_the_style(
     styled: str, name: str, value: str, reported: str, by: str
 ) -> None:

@@ -16,6 +16,7 @@ from config.platform.db import connections
 from config.platform.edge import health
 from config.platform.edge.health import Probe
 from config.platform.edge.ratelimits import servers
+from tests.pairing import each_once
 from tests.platform.edge.ratelimits.own_redis import own_redis
 from tests.tools.redis import available
 from tests.waiting import eventually
@@ -111,8 +112,9 @@ def test_head_is_answered_like_get(client: Client) -> None:
     assert client.head("/healthz").status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/livez"])
-@pytest.mark.parametrize("method", ["post", "put", "delete", "options"])
+@pytest.mark.parametrize(
+    ("path", "method"), each_once(["/healthz", "/livez"], ["post", "put", "delete", "options"])
+)
 def test_other_methods_are_refused_by_a_problem(client: Client, path: str, method: str) -> None:
     response = getattr(client, method)(path)
     assert response.status_code == 405

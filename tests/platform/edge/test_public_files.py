@@ -8,6 +8,7 @@ import pytest
 from django.test import Client, override_settings
 
 from config.platform.api.docs import _document
+from tests.pairing import each_once
 
 BUNDLE = "/static/drf_spectacular_sidecar/swagger-ui-dist/swagger-ui-bundle.js"
 SCHEMA = "/v1/schema"
@@ -47,15 +48,17 @@ def test_it_is_compressed_where_the_caller_accepts_that(
     assert "Content-Encoding" not in plain
 
 
-@pytest.mark.parametrize("path", [BUNDLE, SCHEMA])
 @pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"Accept-Encoding": ""},
-        {"Accept-Encoding": "identity"},
-        {"Accept-Encoding": "notgzip"},
-    ],
+    ("path", "headers"),
+    each_once(
+        [BUNDLE, SCHEMA],
+        [
+            {},
+            {"Accept-Encoding": ""},
+            {"Accept-Encoding": "identity"},
+            {"Accept-Encoding": "notgzip"},
+        ],
+    ),
 )
 def test_it_is_plain_for_everybody_else(client: Client, path: str, headers: dict[str, str]) -> None:
     response = client.get(path, headers=headers)

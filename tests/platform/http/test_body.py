@@ -48,13 +48,13 @@ def decoded(body: Body, data: bytes, *, step: int) -> bytes:
     return out
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 7, 100])
 @pytest.mark.parametrize(("data", "expected"), CHUNKED)
-def test_chunks_are_one_body_however_they_come(data: bytes, expected: bytes, step: int) -> None:
-    body = chunked()
-    assert decoded(body, data, step=step) == expected
-    assert body.ended
-    assert not body.is_followed
+def test_chunks_are_one_body_however_they_come(data: bytes, expected: bytes) -> None:
+    for step in (1, 2, 3, 7, 100):
+        body = chunked()
+        assert decoded(body, data, step=step) == expected
+        assert body.ended
+        assert not body.is_followed
 
 
 @pytest.mark.parametrize("data", [data for data, _ in CHUNKED])
@@ -76,14 +76,14 @@ def test_a_body_in_chunks_has_no_end_before_its_last_byte(data: bytes) -> None:
             body.decode(b"")
 
 
-@pytest.mark.parametrize("step", [1, 5, 100_000])
 @pytest.mark.parametrize("data", BROKEN)
-def test_chunks_that_break_the_rules_are_no_body(data: bytes, step: int) -> None:
-    body = chunked()
-    with pytest.raises(BadChunk):
-        decoded(body, data, step=step)
+def test_chunks_that_break_the_rules_are_no_body(data: bytes) -> None:
     assert issubclass(BadChunk, HTTPException)
-    assert not body.ended
+    for step in (1, 5, 100_000):
+        body = chunked()
+        with pytest.raises(BadChunk):
+            decoded(body, data, step=step)
+        assert not body.ended
 
 
 @pytest.mark.parametrize("step", [1, 3, 100])

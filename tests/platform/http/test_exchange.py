@@ -22,6 +22,7 @@ from config.platform.http import client
 from config.platform.http.client import Client, prepared
 from config.platform.http.errors import Broken, ExchangeError, TimedOut, TooLarge, Unreachable
 from config.platform.http.exchange import Exchange, Limits
+from tests.pairing import each_once
 from tests.platform.http.readers import CAN_INTERRUPT, assert_cut, readers, readers_counted
 from tests.standins.raw_server import (
     CHUNKED,
@@ -525,8 +526,12 @@ def test_a_provider_faster_than_its_consumer_is_not_timed_out(
 # Broken answers
 
 
-@pytest.mark.parametrize("leave", [Peer.close, Peer.reset])
-@pytest.mark.parametrize("stage", [stage for stage in STAGES if stage is not without_a_length])
+@pytest.mark.parametrize(
+    ("leave", "stage"),
+    each_once(
+        [Peer.close, Peer.reset], [stage for stage in STAGES if stage is not without_a_length]
+    ),
+)
 def test_a_connection_lost_before_the_end_is_broken(
     start: Start,
     session: Client,

@@ -15,6 +15,7 @@ from procrastinate.testing import InMemoryConnector
 
 from config.platform.observability import logs
 from config.platform.observability.logs import ALLOWED, AllowListFormatter
+from tests.pairing import each_once
 from tests.platform.written import Written, service_handler
 
 # What must never be written, in the forms that it takes here.
@@ -76,9 +77,12 @@ def test_texts_are_not_filled_in(written: Written, secret: str) -> None:
     assert_no_secret(written)
 
 
-@pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize(
-    "logger", ["accounts.sessions.sign_in", "gunicorn.error", "asyncio", "urllib3.connectionpool"]
+    ("secret", "logger"),
+    each_once(
+        SECRETS,
+        ["accounts.sessions.sign_in", "gunicorn.error", "asyncio", "urllib3.connectionpool"],
+    ),
 )
 def test_assembled_text_is_not_written_whichever_library_logs_it(
     written: Written, logger: str, secret: str

@@ -43,6 +43,7 @@ from config.platform.problems.problem import (
     pointer,
 )
 from config.platform.problems.rendering import openai_error, render
+from tests.pairing import each_once
 from tests.platform.written import Written
 from usage.refusals import BudgetExceeded, DailyLimitReached, MonthlyCapExceeded
 
@@ -306,23 +307,25 @@ def test_a_401_challenges_and_names_the_token_only_where_one_was_refused(
     assert "WWW-Authenticate" not in render(rf.get("/"), Teapot())
 
 
-@pytest.mark.parametrize("kind", ["api", "plain"])
 @pytest.mark.parametrize(
-    ("name", "status", "code"),
-    [
-        ("problem", 418, "teapot"),
-        ("missing", 404, "not_found"),
-        ("denied", 403, "permission_denied"),
-        ("bad", 400, "malformed_request"),
-        ("suspicious", 400, "malformed_request"),
-        ("large", 413, "request_too_large"),
-        ("throttled", 429, "rate_limited"),
-        ("database", 503, "service_unavailable"),
-        ("data", 400, "invalid_request"),
-        ("closed", 503, "service_unavailable"),
-        ("pool", 503, "service_unavailable"),
-        ("bug", 500, "internal_error"),
-    ],
+    ("kind", "name", "status", "code"),
+    each_once(
+        ["api", "plain"],
+        [
+            ("problem", 418, "teapot"),
+            ("missing", 404, "not_found"),
+            ("denied", 403, "permission_denied"),
+            ("bad", 400, "malformed_request"),
+            ("suspicious", 400, "malformed_request"),
+            ("large", 413, "request_too_large"),
+            ("throttled", 429, "rate_limited"),
+            ("database", 503, "service_unavailable"),
+            ("data", 400, "invalid_request"),
+            ("closed", 503, "service_unavailable"),
+            ("pool", 503, "service_unavailable"),
+            ("bug", 500, "internal_error"),
+        ],
+    ),
 )
 def test_every_exception_becomes_its_problem_wherever_it_is_raised(
     client: Client, name: str, kind: str, status: int, code: str

@@ -6,13 +6,23 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
+from tests.pairing import each_once
+
 PROXY = "10.0.0.1"
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
 @pytest.mark.parametrize(
-    "address",
-    ["/v1/auth/login", "/v1/auth/refresh", "/v1/llm/messages", "/v1/license/status", "/v1/none"],
+    ("method", "address"),
+    each_once(
+        ["GET", "POST", "PUT", "DELETE"],
+        [
+            "/v1/auth/login",
+            "/v1/auth/refresh",
+            "/v1/llm/messages",
+            "/v1/license/status",
+            "/v1/none",
+        ],
+    ),
 )
 def test_a_call_in_clear_is_told_so_and_not_led_elsewhere(
     client: Client, method: str, address: str
