@@ -1,4 +1,4 @@
-"""A test knows facts, not seconds: one that measures time is marked ``wall_time``, and `make test` runs it alone."""
+"""Tests depend on facts: one that measures time is marked ``wall_time``, and `make test` runs it alone."""
 
 import ast
 from collections.abc import Iterator
