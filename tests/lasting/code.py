@@ -109,7 +109,7 @@ def log_events() -> Iterator[str]:
 def metrics() -> Iterator[Part]:
     """Each with its labels; the registry has only those that a process has counted."""
     for place, call in calls("Counter", "Gauge", "Histogram", "DatabaseGauge"):
-        # Where the gauges of the database have their labels, and the library's metrics theirs.
+        # Gauges of the database have their labels elsewhere than the library's metrics.
         named = ("labels", 3) if called(call) == "DatabaseGauge" else ("labelnames", 2)
         labels = argument(call, *named)
         found = reading.value_of(labels, place.module) if labels is not None else ()
