@@ -1,6 +1,6 @@
 """`make test` in one place: every check, then every test. ``python -m tests.checks [full|wire]`` beside servers.
 
-All of them run, also after one has failed; the exit code says whether all were well. The parts share the servers: each
+All of them run, also after one has failed; the exit code is 0 if all succeeded. The parts share the servers: each
 has a database, a number in Redis, secrets and a folder of its own.
 """
 
