@@ -1,7 +1,7 @@
 """Names of devices, read from what they say of themselves: "Chrome on Windows", "Shell 4.8.2 on Windows 11".
 
-The table is our own. The known libraries bring thousands of patterns that have to be renewed, to tell models apart;
-an operator tells a few devices apart, by browser and system, and the raw text stands behind the name.
+The table is our own. The known libraries bring thousands of patterns that have to be renewed, to distinguish models;
+an operator distinguishes a few devices, by browser and system, and the raw text is beside the name.
 """
 
 import re
@@ -17,7 +17,7 @@ SYSTEMS = (
 )  # fmt: skip
 # A shell says ``Shell/4.8.2 (Windows 11)``, with anything behind it.
 SHELL = re.compile(r"Shell/([\w.+-]{1,40})(?: \(([\w .+-]{1,40})[);])?")
-# What a shell says as browsers do, by its name.
+# Names of systems that a shell writes as browsers do.
 AS_BROWSERS = {"Macintosh": "Mac", "Windows NT 10.0": "Windows", "X11": "Linux"}
 # Devices, unlike systems, have an article in a sentence.
 DEVICE = re.compile(r"(?<= on )(?=(Mac|iPhone|iPad)\b)")

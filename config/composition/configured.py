@@ -1,6 +1,6 @@
 """The console's page of settings: what is effective, what is not configured, and what does not work because of it.
 
-It changes nothing and shows no secret: of one it says whether it is set.
+It changes nothing and shows no secret: a secret is shown as set or not set.
 """
 
 import re
@@ -132,7 +132,7 @@ GROUPS: Mapping[str, tuple[Shown, ...]] = {
         Shown("PUBLISH_OIDC_CLAIMS", "Claims of identity tokens"),
     ),
 }  # fmt: skip
-# What does not work without a setting.
+# Functions that are unavailable without a setting.
 MISSED: Mapping[str, str] = {
     "UPDATE_PUBLIC_KEY": "Releases of the shell cannot be published.",
     "APPS_PUBLIC_KEY": "Versions of apps cannot be published.",

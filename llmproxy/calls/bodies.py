@@ -49,7 +49,7 @@ REPEATS_IN_RESPONSES = 6
 TIMES_CITED = 4
 # The end of an answer that cannot be read, where its usage stands.
 TAIL = 64 * 1024
-# What a server writes of a large answer at once.
+# The bytes of a large answer that a server writes at once.
 PART = 64 * 1024
 # A caller that takes fewer bytes a second, after some time, gives way to others.
 SLOW_SECONDS = 30.0
@@ -215,7 +215,7 @@ def on_worker_thread(call: Call, work: Callable[P, R], *args: P.args, **kwargs: 
     """Parses or writes an answer: a large one off the event loop, one at a time."""
     if call.room is None:
         return work(*args, **kwargs)
-    # What was paid is not refused because others are being read.
+    # A paid answer is not refused because others are being read.
     with _turn:
         return _thread.run(work, *args, **kwargs)
 
@@ -252,13 +252,13 @@ class Parts:
 
 
 def _is_stream(attempt: Attempt) -> bool:
-    """Returns whether an answer says that it is a stream of events."""
+    """Returns whether an answer has the media type of a stream of events."""
     head = attempt.exchange.head(0) if attempt.exchange is not None else None
     return head is not None and "event-stream" in head.headers.get("Content-Type", "").lower()
 
 
 def _expected(attempt: Attempt, most: int) -> int:
-    """The bytes of a body as its head says, else as many as it may have."""
+    """The bytes of a body by its head, else as many as it may have."""
     head = attempt.exchange.head(0) if attempt.exchange is not None else None
     if head is None or head.headers.get("Content-Encoding"):
         # The length of a compressed body says little of it.

@@ -1,6 +1,6 @@
 """Decodes answers that some servers and proxies compress although the request does not accept it.
 
-Supported are gzip, deflate, and a plain body whatever its head says; Brotli and others are undecodable. The decoded
+Supported are gzip, deflate, and a plain body whatever its head names; Brotli and others are undecodable. The decoded
 size counts towards the limit of the exchange. Decoding yields to other work between pieces.
 """
 
@@ -69,7 +69,7 @@ class DecodedExchange(Exchange):
     """An exchange whose answer may be compressed; its limits must have ``decodes`` set."""
 
     _decoder: _Inflated | None = None
-    # Whether the body has turned out to be plain, as nearly all are.
+    # The body has turned out to be plain, as nearly all are.
     _is_plain = False
     _size = 0
     _undecoded: ExchangeError | None = None

@@ -58,7 +58,7 @@ _STATUSES = {
 _UNKNOWN = 500
 # Members of an error that hold its status, as a number or as a kind.
 _PLACES = ("status_code", "code", "status", "type", "error_type")
-# How TGI begins the text of an error whose kind it does not name.
+# TGI begins the text of an error without a kind like this.
 _AT_FAULT = "Input validation error"
 # Members of an answer that was begun before it failed.
 _MADE = ("choices", "output", "content", "usage")
@@ -176,7 +176,7 @@ def raise_failure(
     reported: Callable[[Any], TokenUsage | None] = reported,
     size_of: Callable[[Any], int] = lambda _: 0,
 ) -> None:
-    """Raises what a whole answer says of its failure, where it is one, or has no list of what was ``made``.
+    """Raises the failure that a whole answer reports, where it is one, or has no list of what was ``made``.
 
     ``error`` is that of a part of it. ``size_of`` finds the bytes of output in what was made, and may not know its
     form.

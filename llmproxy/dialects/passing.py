@@ -15,9 +15,10 @@ from llmproxy.dialects.reading import parse_json, size_of
 _COST = re.compile("cost|price|billing", re.IGNORECASE)
 # Further names within a usage, which is nothing but counts and costs.
 _COST_IN_USAGE = re.compile("cost|price|billing|billed|byok|credit", re.IGNORECASE)
-# What the model or the caller wrote: names within are their own.
+# Members that the model or the caller wrote: names within are their own.
 _WRITTEN = frozenset({"input", "arguments", "action", "operation", "tools", "text"})
-# What a server found for an answer, by any server's name: it has no part in its tokens, and may come in every event.
+# Sources that a server found for an answer, by any server's name: they have no part in its tokens, and may come in
+# every event.
 _SOURCES = frozenset({
     "citations", "citation", "annotations", "annotation", "search_results", "sources", "images", "videos",
     "related_questions",
@@ -77,7 +78,7 @@ def text_size(value: Any) -> int:
 
 
 def sources_size(data: bytes) -> int:
-    """The bytes of what an event says of its sources, whose length no output limit bounds."""
+    """The bytes of an event's sources, whose length no output limit bounds."""
     size = 0
     try:
         left = [parse_json(data)[0]]

@@ -2,7 +2,7 @@
 
 Nothing is parsed as a reader would, which takes minutes for a hostile file: page objects are counted where they stand,
 streams are inflated piece by piece, and of a text stream the strings count. What lies beyond the bounds is not read.
-What a stream is shows in its bytes: its head can say so in many disguises.
+The kind of a stream is read from its bytes: its head can name it in many disguises.
 """
 
 import re
@@ -65,7 +65,7 @@ class Bounds:
 
     def __init__(self) -> None:
         self._left = MOST_INFLATED
-        # Where the document's own share ends.
+        # The end of the document's own share.
         self._stop = 0
         self._seconds = MOST_SECONDS
         self.go_on()

@@ -45,7 +45,7 @@ REFUSED = _FOLDER / "refused.json"
 class RequestSchema:
     """The schema of one kind of call, with the components that it refers to.
 
-    ``refusals`` say of members and values that are known why they are refused; ``reasons`` say it of what the schema
+    ``refusals`` give the reasons for known members and values that are refused, ``reasons`` those for what the schema
     has no place for, by the places of ``refused_places``.
     """
 
@@ -65,7 +65,7 @@ class RequestSchema:
         self._explaining = _validator(
             discriminated(schema, components), discriminated(components, components)
         )
-        # What is read somewhere is nowhere unknown.
+        # Names that are read in one place are unknown in none.
         self._names = {*_names_in(schema), *_names_in(components)}
         named = schema.get("$ref", "").rpartition("/")[2]
         self.known: Json = components.get(named, schema)["properties"]

@@ -28,7 +28,7 @@ SECONDS = usual(4.0, short=1.0)
 CHAINS = Path(__file__).with_name("refresh.lua")
 KEYED = {"Content-Type": "application/json", "Idempotency-Key": "bench"}
 UNKEYED = {"Content-Type": "application/json"}
-# How many more tokens than callers: wrk asks for a first request which it never sends.
+# More tokens than callers by this many: wrk asks for a first request which it never sends.
 SPARE = 2
 PEOPLE, SIGNING_IN = 64, 16
 
@@ -204,7 +204,7 @@ def _beside(stage: Stage, ours: Served, rounds: int) -> list[Line]:
 def _logins(
     stage: Stage, served: Served, bodies: Sequence[str], *, seconds: float = SECONDS
 ) -> Load:
-    """Counts sign-ins. A busy machine tells some callers to come back later; these have not signed in."""
+    """Counts sign-ins. A busy machine refuses some callers for now; these have not signed in."""
     load = stage.load(
         served,
         LOGIN,

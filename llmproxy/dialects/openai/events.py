@@ -1,6 +1,6 @@
 """Reads the chunks of a streamed chat completion.
 
-An ordinary chunk is forwarded as it came. One is written anew where its model has another name for callers, where it
+An ordinary chunk is forwarded as it came. One is rewritten where its model has another name for callers, where it
 has usage, a role that was said before, or a text in parts, and where its bytes are no JSON for clients.
 """
 
@@ -29,7 +29,7 @@ _OBJECTS = 3
 _PLAIN_CHUNK = frozenset({*_HEAD, "choices", "usage", "obfuscation"})
 _PLAIN_CHOICE = frozenset({"index", "delta", "logprobs", "finish_reason"})
 _PLAIN_DELTA = frozenset({"content"})
-# What some servers call their chunks.
+# Other servers' names for their chunks.
 _OTHER_FORMS = frozenset({"chat.completion", "text_completion"})
 
 
@@ -44,14 +44,14 @@ class EventTranslator(ChatTranslator):
         self._usage: dict[str, Any] = {}
         self._known: TokenUsage | None = None
         self._report = Report()
-        # What chunks without choices say beside the usage, for the next chunk that is forwarded.
+        # Members beside the usage in chunks without choices, for the next chunk that is forwarded.
         self._beside: dict[str, Any] = {}
         self._others = OtherTexts(NO_TEXT)
         # The names in the last chunk that was a text and nothing else.
         self._names: tuple[str, ...] = ()
         # The choices whose role was said.
         self._spoken: set[Any] = set()
-        # Whether anything of the answer has come.
+        # Some part of the answer has come.
         self._has_begun = False
         # Those that have spoken by deltas, those that do by messages, and the calls of tools of each.
         self._by_deltas: set[Any] = set()
@@ -135,7 +135,7 @@ class EventTranslator(ChatTranslator):
     def _text_of(self, chunk: dict[str, Any], data: bytes) -> str | None:
         """The text of a chunk that has nothing else to be read: one choice, a delta with a content, known members.
 
-        Nearly all chunks are such; their names and the number of their objects tell them.
+        Nearly all chunks are such; they are recognised by their names and the number of their objects.
         """
         if self._name or self._beside or self._by_messages or data.count(b"{") > _OBJECTS:
             return None

@@ -1,6 +1,6 @@
 """Reads the events of a streamed response.
 
-Events of known kinds pass in order. Those with a response say the callers' name of its model. The last one
+Events of known kinds pass in order. Those with a response have the callers' name of its model. The last one
 (``response.completed`` or ``response.incomplete``) is held back until the call is settled, and has the usage that was
 charged.
 """
@@ -151,7 +151,7 @@ class ResponseTranslator(Translator):
         """The error of a response that has failed, whatever its last event is called; None for others."""
         error = None
         if (kind in _ENDS or kind in _FAILURES) and isinstance(response, dict):
-            # What is incomplete may say why in an error too.
+            # An incomplete response may give its reason in an error too.
             error = failure_in(response | {"error": None} if kind == _INCOMPLETE else response)
         return error or ("failed" if kind in _FAILURES else None)
 

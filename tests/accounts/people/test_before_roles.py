@@ -38,7 +38,7 @@ EVERYTHING_OF_RELEASE = {
 
 @pytest.fixture(autouse=True)
 def _permissions_of_before(db: None) -> None:
-    """Held suspensions were brakes, whose permissions a new database has not."""
+    """Held suspensions were once brakes; a new database lacks their permissions."""
     kind, _ = ContentType.objects.get_or_create(app_label="licensing", model="brake")
     for verb in ("add", "change", "delete", "view"):
         Permission.objects.get_or_create(
@@ -88,7 +88,7 @@ def roles_of(user: User) -> frozenset[str]:
         ({"releases.change_shellchannel"}, Role.RELEASE),
         # Permissions that allowed nothing in the console are no obstacle.
         ({"releases.change_shellchannel", "auth.add_group", "accounts.delete_session"}, Role.RELEASE),
-        # What an owner alone may do, of an operator who had all of a role besides.
+        # Rights of owners alone, of an operator who also had all rights of a role.
         (EVERYTHING_OF_RELEASE, Role.RELEASE),
         (EVERYTHING_OF_RELEASE | {"accounts.delete_user"}, Role.RELEASE),
         ({"accounts.change_user"}, None),

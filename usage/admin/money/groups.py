@@ -17,13 +17,13 @@ class Group(NamedTuple):
     by: str
     # The class of its rows.
     model: Any
-    # Whether sums know a row by its name, and not by its key.
+    # Sums identify a row by its name, and not by its key.
     is_by_name: bool = False
-    # Whether every row is offered as a filter, and not only the one that a link has chosen.
+    # Every row is offered as a filter, and not only the one that a link has chosen.
     is_offered: bool = True
 
     def rows(self) -> list[tuple[Any, str]]:
-        """All rows by name: what sums know them by, and the name."""
+        """All rows by name: their key in sums, and the name."""
         known_by = "name" if self.is_by_name else "pk"
         return list(self.model.objects.order_by("name").values_list(known_by, "name"))
 
