@@ -35,10 +35,10 @@ from accounts.sessions.rotation import rotate
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, account_of, sign_in
 from config.platform.api.schema import no_content, problems
 from config.platform.api.views import ViewSet
-from config.platform.edge.client_address import address_of
 from config.platform.edge.outermost import FORGET
 from config.platform.edge.ratelimits.failed_logins import attempt
 from config.platform.problems.problem import NotFound
+from config.platform.request.client_address import address_of
 from config.platform.runtime.request_id import current as request_id
 
 IDEMPOTENCY_KEY = OpenApiParameter(

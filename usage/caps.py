@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from psycopg.types.numeric import Int8
 
 from accounts.sessions.revocation import lock_user
-from config.platform.db.batching import BatchedStatement
+from config.platform.concurrency.batching import BatchedStatement
 from config.platform.db.uuid7 import timed_uuid
 from usage.costs import Abandoned, AskedRoute, as_json
 from usage.limits import BUDGET_SPENT, LEAST_OUTPUT, LIMITS, PlanCaps

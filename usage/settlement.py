@@ -16,7 +16,7 @@ from django.db.models import BigIntegerField, Case, F, When
 from psycopg.types.numeric import Int8
 
 from accounts.audit import Actor, reason_faults, record
-from config.platform.db.batching import BatchedStatement
+from config.platform.concurrency.batching import BatchedStatement
 from config.platform.problems.problem import Fault, InvalidRequest
 from usage.costs import Abandoned, AskedRoute, Prices, Spent, as_json, int8
 from usage.limits import LEAST_OUTPUT, SMALL_PERCENT, SMALL_PROMPT
