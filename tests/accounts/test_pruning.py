@@ -16,8 +16,8 @@ from accounts.pruning import prune_audit_log, prune_console_sessions, prune_refr
 from accounts.sessions.revocation import lock_user, revoke_all
 from accounts.sessions.rotation import InvalidRefreshToken, rotate
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
-from config.console.session_store import row_key
 from config.platform.problems.problem import instant
+from config.platform.session_store import row_key
 from tests.conftest import PASSWORD, Browser
 from tests.races import race
 

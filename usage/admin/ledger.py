@@ -18,8 +18,8 @@ from accounts.admin.large_lists import THEIRS, LargeList
 from accounts.audit import record
 from accounts.models import Client, Session
 from config.console.base import ConsoleAdmin
+from config.console.list_filters import FILTER
 from config.console.lists.columns import ChoiceFilter, exact, moment, person, right, tokens
-from config.console.lists.filters import FILTER
 from config.console.template_tags import cell, lasting, share
 from config.platform.money import readable_dollars
 from usage.admin.call_log.filters import (

@@ -11,11 +11,10 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from accounts.models import AuditEvent
-from config.composition import version_tags
 from config.composition.attention import listing
 from config.composition.attention.items import Item
 from config.composition.attention.operation import nights
-from config.composition.front import pictures
+from config.composition.front import pictures, version_tags
 from config.composition.operation.nightly import Run, last_runs
 from config.platform.attention import Level
 from licensing.models import Licence, Standing

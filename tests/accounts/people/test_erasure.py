@@ -23,8 +23,8 @@ from accounts.people.roles import make_operator
 from accounts.people.users import Erased, add_user, change_email, move_user, set_password
 from accounts.sessions.rotation import rotate
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, sign_in
-from config.console.session_store import row_key
 from config.platform.problems.problem import InvalidRequest
+from config.platform.session_store import row_key
 from licensing.models import HeldSuspension
 from tests.conftest import PASSWORD, Browser
 from tests.races import race

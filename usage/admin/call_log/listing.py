@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from accounts.models import Client
 from config.console import base
-from config.console.lists.filters import RestrictedChangeList
+from config.console.list_filters import RestrictedChangeList
 from config.console.lists.typed import TypedFilter
 from config.platform.db.connections import plan_for_values
 from usage.admin.call_log.filters import ClientFilter, ModelFilter, PersonFilter, ProviderFilter
