@@ -35,7 +35,7 @@ from config.platform.env.values import (
 )
 from config.platform.observability.log_settings import LOG_SETTINGS
 from config.platform.observability.syslog import Receiver
-from llmproxy.setting_readers import API_KEY, DIALECT, FETCHES, LIMIT_NAME, MEMBERS
+from llmproxy.catalogue.setting_readers import API_KEY, DIALECT, FETCHES, LIMIT_NAME, MEMBERS
 from releases.manifests import platforms
 from releases.pipeline import issuer_settings
 from releases.setting_readers import CDN_PURGE_FORM, publish_secrets

@@ -23,6 +23,7 @@ from accounts.people.roles import make_operator
 from accounts.people.users import Erased, add_user, change_email, move_user, set_password
 from accounts.sessions.rotation import rotate
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, sign_in
+from config.platform.periods import Period
 from config.platform.problems.problem import InvalidRequest
 from config.platform.session_store import row_key
 from licensing.models import HeldSuspension
@@ -31,7 +32,6 @@ from tests.races import race
 from tests.triggers import without_triggers
 from usage.models import MonthlyUsage, Override, UsageRecord
 from usage.overrides import Allowance, grant_override
-from usage.periods import Period
 
 EMAIL = "ada@acme.test"
 
