@@ -380,8 +380,9 @@ SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001"]
 
 # --- Jobs, mail, logs -----------------------------------------------------------------------------
 
-# Tasks that belong to no app; procrastinate finds those of the apps by itself.
+# Modules of tasks in rooms; procrastinate finds the module ``tasks`` of an app by itself.
 PROCRASTINATE_IMPORT_PATHS = [
+    "accounts.worker.tasks",
     "config.platform.jobs.tasks",
     "config.composition.operation.tasks",
     "config.composition.attention.tasks",

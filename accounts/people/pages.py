@@ -13,8 +13,8 @@ from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 
+from accounts.mails import SET_UP
 from accounts.models import PasswordLink
-from accounts.people.mails import SET_UP
 from accounts.people.one_time_passwords import find_one_time
 from accounts.people.password_links import LinkSpent, find_link, request_reset, signs_of, use_link
 from accounts.sessions.sign_in import MAX_PASSWORD

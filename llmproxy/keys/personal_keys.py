@@ -12,11 +12,11 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Max, Q
 
+from accounts import mails
 from accounts.audit import Actor, record
-from accounts.people import mails
-from accounts.pruning import OVER_KEPT
 from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.revocation import lock_user
+from accounts.worker.pruning import OVER_KEPT
 from config.platform.periods import Period
 from config.platform.problems.problem import Fault, InvalidRequest, Problem, instant
 from licensing.callers import Caller, CallerKey, KeyHolders
