@@ -105,7 +105,7 @@ SHARES = """
 import gevent.monkey; gevent.monkey.patch_all()
 from gevent import sleep, spawn
 from gevent.monkey import get_original
-from config.platform.runtime import greenlets
+from config.platform.concurrency import greenlets
 from config.platform.concurrency.greenlets import WorkerThread
 from config.platform.problems.problem import ServiceUnavailable
 
@@ -144,7 +144,7 @@ import gevent.monkey; gevent.monkey.patch_all()
 import os, threading, time, weakref
 from gevent import spawn
 from gevent.monkey import get_original
-from config.platform.runtime import greenlets
+from config.platform.concurrency import greenlets
 from config.platform.concurrency.greenlets import run_exclusively
 from config.platform.problems.problem import ServiceUnavailable
 
