@@ -590,7 +590,7 @@ def test_one_act_makes_an_operator_who_begins_with_one_code_that_no_mail_holds(
         assert plain not in str(job.args)
 
     new = "a passphrase for the console"
-    # What they were told is what the page asks for.
+    # The mail names the page that asks for the code.
     [begin] = re.findall(r"https://\S+?(/account/password\S*)", mail)
     assert f"{configured.BASE_URL}{begin}</code>" in shown
     asked = Browser().get(begin).content.decode()

@@ -43,7 +43,7 @@ BEFORE = "213cb5a1"
 # Longer than a busy machine takes to tell the balancer that an instance ends.
 DRAIN_SECONDS = 5
 PHASE_SECONDS = 2.0
-# How long a report holds a table while the schema changes.
+# A report holds a table for this long while the schema changes.
 REPORT_SECONDS = 4.0
 PAGES = (
     "/admin/",

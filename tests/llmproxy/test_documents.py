@@ -255,7 +255,7 @@ def test_the_files_of_others_are_read_between_the_turns_of_a_large_one(
         if done is None and len(turns) == 1:
             # Another person's, in the first pause.
             assert tokens(small) == costs
-            # What others take of the thread is no time of this one.
+            # Time of the thread spent on other documents does not count for this one.
             clock[0] += 100
         return done
 

@@ -33,7 +33,7 @@ from usage.models import UsageRecord
 __all__ = ["play", "routed"]
 
 Json = dict[str, Any]
-# Where each word was met; without a number it stands in its server's own documentation.
+# The source of each word; without a number it is its server's own documentation.
 ENDS = [
     ("stop", "stop", "OpenAI"),
     ("length", "length", "OpenAI"),

@@ -86,7 +86,7 @@ def test_variables_of_the_process_go_before_the_file(tmp_path: Path) -> None:
     )
     (tmp_path / "key").write_text("k" * 60)
     given = {"BASE_URL": "https://by.hand", "SECRET_KEY_FILE": str(tmp_path / "key")}
-    # What the file says is accepted at a loopback address alone.
+    # The file's value is accepted at a loopback address alone.
     given["OPERATOR_SECOND_FACTOR"] = "required"
     done = manage(tmp_path, *ask, **given)
     assert done.stdout.splitlines()[-1] == f"https://by.hand {'k' * 60}", done.stderr

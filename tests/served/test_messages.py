@@ -252,7 +252,7 @@ def test_its_models_are_those_that_answer_in_messages(
     with pytest.raises(anthropic.NotFoundError) as caught:
         sdk.models.retrieve("claude-none")
     assert caught.value.type == "not_found_error"
-    # Whoever sends no version is no SDK of Anthropic's.
+    # A request without a version is from no SDK of Anthropic's.
     assert shell.get("/v1/llm/v1/models").json() == shell.get("/v1/llm/models").json()
     one = shell.get(f"/v1/llm/v1/models/{NAME}").json()
     assert one == shell.get(f"/v1/llm/models/{NAME}").json()

@@ -107,7 +107,7 @@ def test_it_calls_a_tool_and_gives_its_answer(sdk: Sdk, streamed: bool) -> None:
     (call,) = first.output
     assert (call.type, call.name) == ("function_call", "weather")
     assert "Kiel" in json.loads(call.arguments)["city"]
-    # What the model said goes back as it came, with every member that the SDK puts into it.
+    # The model's output goes back as it came, with every member that the SDK puts into it.
     result = {
         "type": "function_call_output",
         "call_id": call.call_id,

@@ -216,7 +216,7 @@ def test_an_answer_is_held_to_a_schema_and_read_into_it(sdk: Sdk) -> None:
         streamed = stream.get_final_completion()
     for answer in (whole, streamed):
         assert isinstance(answer.choices[0].message.parsed, Place)
-    # What was read is part of the message, and the message can go back as it is.
+    # The parsed content is part of the message, and the message can go back as it is.
     messages += [whole.choices[0].message, {"role": "user", "content": "And now?"}]
     assert sdk.chat.completions.parse(**ask).choices[0].message.parsed
 
@@ -277,7 +277,7 @@ def test_a_refusal_is_tried_again_only_where_that_may_help(  # noqa: PLR0917 - p
     retries: int,
     streamed: bool,
 ) -> None:
-    # How long it pauses between its tries is the SDK's own affair.
+    # The SDK's pause between its tries is its own affair.
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     with database.rows():
         other, _ = LanguageModel.objects.get_or_create(name="of-another-plan")

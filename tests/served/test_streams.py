@@ -374,7 +374,7 @@ def test_a_failure_before_the_first_byte_is_an_answer_with_a_status(
     assert (response.status_code, response.json()["code"]) == (status, code)
     assert response.headers["Content-Type"] == "application/problem+json"
     assert response.json()["error"]["code"] == code
-    # What the provider says of our credential or our limits is not for the caller.
+    # The provider's statements about our credential or our limits are not for the caller.
     for secret in ("API key", "rate limit", "territory", "html"):
         assert secret.lower() not in response.text.lower()
     waits = {"7"} if "retry_after" in fault else {None, "5"}

@@ -18,7 +18,7 @@ from tests.served.test_upgrade import BEFORE, Upgraded, upgraded_from
 pytestmark = pytest.mark.full
 STATUS = "/v1/license/status"
 MADE_BY_THE_DATABASE = {"id", "status", "grace_until"}
-# What no process of those releases writes.
+# Columns that no process of those releases writes.
 NOTICES = ("minimum_version", "message_level", "message_text", "shell_channel", "shell_version")
 
 

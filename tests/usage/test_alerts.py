@@ -621,7 +621,7 @@ class TestChecking:
         roomy = PlanCaps(monthly_input=10**6, monthly_output=10**6, daily=None)
         end(settled, ask(settled, prompt=10_000).record_id, prompt=10_000, output=1_000)
         for each in checked:
-            # What is charged under a higher cap is noticed by the check alone.
+            # Charges under a higher cap are noticed by the check alone.
             end(each, ask(each, plan=roomy).record_id, prompt=10_000, output=1_000)
         assert alerts.check(now=NOON).noticed == 8
         written = Alert.objects.order_by("pk").exclude(user=None)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PLAN = PlanCaps(monthly_input=10_000, monthly_output=2_000, daily=5_000)
 ROOMY = PlanCaps(monthly_input=None, monthly_output=None, daily=None)
-# What counts for them beside their totals, and the ledger of one month.
+# Queries for their totals, and for the ledger of one month.
 QUERIES_OF_A_SUMMARY = 2
 
 

@@ -106,7 +106,7 @@ class TestCompleting:
         disconnect(user_id=user.pk, provider="sheets", by=by, now=now)
         revoke_later(user_id=user.pk, provider="sheets", tokens=["another", None], now=now)
         connected(user, session, by=by, now=now)
-        # What waited since the connection was ended would end the one of now.
+        # A revocation queued since the connection ended would end the current connection.
         [left] = ConnectionRevocation.objects.all()
         assert (
             decrypt(bytes(left.tokens), place=left.place("tokens"))

@@ -315,7 +315,7 @@ def test_their_session_of_the_console_has_ended_and_names_nobody(
     User.objects.create_superuser("second@shell.test")
     erase(operator, by, now, email=operator.email)
     assert operator.email not in str(PageSession.objects.get().get_decoded())
-    # Whatever the row of the person comes to say again, but for the password.
+    # The row of the person may get any values, except for the password.
     with without_triggers():
         User.objects.filter(pk=operator.pk).update(
             erased_at=None, is_active=True, is_staff=True, is_superuser=True

@@ -35,7 +35,7 @@ def address(user: User, now: datetime, settings: Any) -> str:
     return found[1]
 
 
-# What mail programs and people add to a link, and take from it (letsencrypt/boulder#2094).
+# Characters that mail programs and people add to a link, or cut from it (letsencrypt/boulder#2094).
 MORE = [".", "=", "%20", ")", ">", "%3E", "/", "%0A", "%E2%80%9D", ".%20", "x", "=3D", ",%20and"]
 LESS = [slice(None, -1), slice(None, -20), slice(1, None), slice(None, 1)]
 
@@ -115,7 +115,7 @@ class TestAsking:
         monkeypatch.setattr("accounts.models.User.objects.filter", refuse)
         monkeypatch.setattr("accounts.hashers.GatedArgon2Hasher.encode", refuse)
         for email in (user.email, "nobody@acme.test"):
-            # How many wait, and one more.
+            # Two queries: the number of waiting jobs, and one more.
             with django_assert_num_queries(2):
                 assert api.post(RESET, {"email": email}, format="json").status_code == 204
         assert mail.outbox == []
@@ -180,7 +180,7 @@ class TestPage:
     def test_it_sets_the_password_and_leads_away_from_the_secret(
         self, stranger: Browser, address: str, user: User
     ) -> None:
-        # What a browser sends under `Referrer-Policy: no-referrer`.
+        # Browsers send this under `Referrer-Policy: no-referrer`.
         response = stranger.post(address, given(), headers={"Origin": "null"})
         assert (response.status_code, response.headers["Location"]) == (
             302,

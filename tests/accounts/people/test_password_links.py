@@ -160,7 +160,7 @@ class TestABrokenMailServer:
         assert self.ask(user, now)
         arrived = secret_in(mail.outbox[-1])
         with pytest.MonkeyPatch.context() as broken:
-            # What follows is not run, as after a kill.
+            # The code after it does not run, as after a kill.
             broken.setattr(mails, "send_password_link", Mock(side_effect=KeyboardInterrupt))
             for again in (False, True, True, True, True):
                 with pytest.raises(KeyboardInterrupt):
@@ -372,7 +372,7 @@ class TestUsing:
         first, second = sent(user, now=now), sent(user, now=now)
         with pytest.raises(LinkSpent):
             find_link(first, now=now)
-        # Whoever knows an email could otherwise void an invitation.
+        # Anybody who knows an email could otherwise void an invitation.
         assert find_link(invited, now=now)
         use(second, now=now)
         with pytest.raises(LinkSpent):

@@ -67,7 +67,7 @@ def test_the_audit_log_says_when_and_from_where_it_was_used_and_replayed(
     ]
     event = AuditEvent.objects.get(action="session:token_reused")
     assert (event.target, event.target_id) == (user.email, str(session.pk))
-    # Who presented it is the question, so nobody's name stands there.
+    # The presenter of the token is unknown, so the event names nobody.
     assert (event.actor, event.actor_id) == ("whoever presented the token", None)
     assert (event.address, event.request_id) == ("198.51.100.4", "req-thief")
 

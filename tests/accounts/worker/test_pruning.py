@@ -234,7 +234,7 @@ def test_pruning_twice_at_once_beside_a_revocation_harms_nothing(
 
     results = race(prune, revoke, prune)
     assert [each for each in results if isinstance(each, Exception)] == []
-    # What just now ended is kept for its thirty days, unless it was found before as one long expired.
+    # A session that has just ended is kept for thirty days, unless it was found before as one long expired.
     ended_now = results[1]
     assert isinstance(ended_now, int)
     prune()

@@ -66,7 +66,7 @@ def answer(api: APIClient) -> tuple[int, str]:
 
 REVOKED = (401, "access_revoked")
 Act = Callable[[User, Actor, datetime], object]
-# What ends all keys of a person for good.
+# Acts that end all keys of a person permanently.
 ENDS: dict[str, Act] = {
     "revoked": lambda user, by, now: revoke_all(user_id=user.pk, by=by, reason="x", now=now),
     "everybody revoked": lambda user, by, now: revoke_everything(by=by, reason="x", now=now),

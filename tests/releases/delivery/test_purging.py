@@ -219,7 +219,7 @@ def test_the_pair_that_is_given_back_is_purged_too(
         with pytest.raises(Killed):
             purged.publish(purged.release("1.1.0"))
     before = kept(purged)
-    # Whoever reads just now fills the cache with a signature that is not the manifest's.
+    # A reader at this moment fills the cache with a signature that is not the manifest's.
     purged.cdn.kept[f"{POINTER}.minisig"] = purged.stored()[1]
     storage_sync.place(channel="stable", now=NOW)
     assert purging.confirm(**jobs()[-1].args, now=NOW)
