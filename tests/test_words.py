@@ -1,4 +1,4 @@
-"""Plain English in the code: docstrings name their subject, and names use the field's terms."""
+"""Plain English in the code: docstrings, comments and tests name their subject, and names use the field's terms."""
 
 import ast
 import re
@@ -36,7 +36,10 @@ WORDS = {
 }
 WORD = re.compile(r"[A-Z]?[a-z]+")
 # A test's name is a sentence of its own, not the rest of the one before.
-CONTINUED = re.compile(r"test_(nor|and|so|but|of|those|who|whom)_")
+CONTINUED = re.compile(
+    r"test_(nor|neither|and|or|so|but|of|it|they|them|those|that|then|once|others_are|one_(that|who|whose|with)"
+    r"|(what|who|whom|whose|which|where|whether|how|why)(ever)?)_"
+)
 # Exceptions by name, at most 20; one that is mended goes.
 ALLOWED = {"0001_items_are_told", "whom"}
 

@@ -202,7 +202,7 @@ def test_a_statement_made_within_a_page_of_another_origin_is_refused(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_one_of_several_registrations_on_one_challenge_is_stored_and_none_is_an_error_of_ours(
+def test_one_of_several_registrations_on_one_challenge_is_stored_without_a_server_error(
     sets_up: Sets, operator: User
 ) -> None:
     browser, _ = sets_up(operator)

@@ -292,7 +292,9 @@ class TestReleaseBefore:
         operators.work()
         assert (operators.posted, operators.mailed) == ([MISSED, OVER], [MISSED, OVER])
 
-    def test_it_finds_what_this_one_has_raised(self, operators: Operators) -> None:
+    def test_the_previous_release_finds_the_alerts_that_this_one_raised(
+        self, operators: Operators
+    ) -> None:
         operators.begin()
         operators.look()
         operators.work()

@@ -84,7 +84,7 @@ def ask(sdk: anthropic.Anthropic, *turns: Any, **options: Any) -> Any:
     return sdk.messages.create(**{**given, **options})
 
 
-def test_it_gets_an_answer_that_is_paid_as_reported(
+def test_an_answer_is_charged_as_reported(
     sdk: anthropic.Anthropic, provider: MessagesServer, database: Database, person: Person
 ) -> None:
     answer = ask(sdk, system="Be brief.", metadata={"user_id": "someone"}, extra_body={"top_k": 5})
@@ -119,7 +119,7 @@ def test_its_cached_input_counts_by_the_plan(
     assert_nothing_is_reserved(database, person)
 
 
-def test_it_gets_a_stream_whose_last_event_is_what_is_charged(
+def test_a_streams_last_event_has_the_charged_usage(
     sdk: anthropic.Anthropic, database: Database, person: Person
 ) -> None:
     with sdk.messages.stream(

@@ -327,7 +327,9 @@ def test_a_provider_that_knows_no_end_is_cut_well_past_what_it_was_granted(
     assert 2 * 40 + 256 < record.output_tokens < 2 * 40 + 256 + 100
 
 
-def test_one_that_is_a_little_over_is_not(shell: Shell, database: Database, person: Person) -> None:
+def test_a_stream_slightly_over_the_limit_is_not_cut(
+    shell: Shell, database: Database, person: Person
+) -> None:
     with shell.stream(stand_in("overrun=25"), max_tokens=40) as stream:
         assert list(stream)[-1] == DONE
     assert_settled(database, person, end=End.DONE, source="provider", output_tokens=65)

@@ -247,7 +247,7 @@ def alone(ground: Ground) -> Iterator[Service]:
 
 @pytest.mark.wall_time
 @pytest.mark.full
-def test_it_holds_with_neither_cache_nor_worker(
+def test_the_bound_holds_with_neither_cache_nor_worker(
     alone: Service, database: Database, sign_in: SignIn
 ) -> None:
     assert Shell(alone.url).refresh("x").headers["X-RateLimit-Degraded"] == "1"

@@ -45,7 +45,9 @@ def columns_of(upgraded: Upgraded, table: str) -> set[str]:
     return set(re.findall(r"^    ([a-z_]+) ", made[1], re.MULTILINE))
 
 
-def test_whoever_was_signed_in_goes_on_and_hears_of_what_is_set_then(upgraded: Upgraded) -> None:
+def test_a_signed_in_person_continues_after_the_upgrade_and_receives_later_notices(
+    upgraded: Upgraded,
+) -> None:
     shell, demo = Shell(upgraded.service.url), upgraded.before["demo"]
     kept = {"refresh": upgraded.before["unused"]["refresh"], "device_fp": "upgrade"}
     answer = shell.post("/v1/auth/refresh", kept)

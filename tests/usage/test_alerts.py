@@ -127,7 +127,7 @@ class TestNoticing:
         assert (alert.kind, alert.user, alert.period) == ("output", user, NOVEMBER)
         assert (alert.used, alert.cap, alert.noticed_at, alert.told_at) == (815, 1_000, NOON, None)
 
-    def test_once_a_month_however_often_it_is_crossed(self, user: User, by: Actor) -> None:
+    def test_an_alert_is_raised_once_a_month(self, user: User, by: Actor) -> None:
         use(user, 850)
         use(user, 20)
         more = Allowance(monthly_output_tokens=1_000)

@@ -54,7 +54,7 @@ def done(user: User, call: Reservation, *, prompt: int = 4_005, cached: int = 4_
     return after
 
 
-def test_it_is_reserved_in_full_and_settled_by_its_share(user: User) -> None:
+def test_cached_input_is_reserved_in_full_and_settled_by_its_share(user: User) -> None:
     call = ask(user)
     assert call.remaining_month == 1_000
     held = balance(user_id=user.pk, plan=CODING, now=NOON)

@@ -154,7 +154,7 @@ def test_nothing_of_others_is_read(user: User) -> None:
     assert (month.input.used, month.input.in_flight, month.calls) == (0, 0, 0)
 
 
-def test_it_takes_as_few_queries_for_many_calls_as_for_one(
+def test_a_summary_takes_as_few_queries_for_many_calls_as_for_one(
     user: User, django_assert_num_queries: Any
 ) -> None:
     for number in range(12):

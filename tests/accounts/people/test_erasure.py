@@ -217,7 +217,7 @@ def test_a_new_person_may_have_the_email(user: User, by: Actor, now: datetime) -
 
 
 @pytest.mark.django_db
-def test_it_cannot_be_undone(
+def test_an_erasure_cannot_be_undone(
     user: User, organisation: Client, by: Actor, now: datetime, signing_key: None
 ) -> None:
     erase(user, by, now)

@@ -157,7 +157,7 @@ class TestPage:
         assert PasswordLink.objects.get().used_at is None
         assert not response.cookies
 
-    def test_it_says_nothing_to_others_and_needs_nothing_of_them(
+    def test_the_pages_have_no_referrer_no_cache_and_a_strict_policy(
         self, stranger: Browser, address: str
     ) -> None:
         for response in (
@@ -177,7 +177,7 @@ class TestPage:
             assert "<script" not in page
             assert "style=" not in page
 
-    def test_it_sets_the_password_and_leads_away_from_the_secret(
+    def test_the_page_sets_the_password_and_redirects_away_from_the_secret(
         self, stranger: Browser, address: str, user: User
     ) -> None:
         # Browsers send this under `Referrer-Policy: no-referrer`.
@@ -234,7 +234,7 @@ class TestPage:
         assert stranger.get(f"/account/password/{path}").status_code == 404
 
     @pytest.mark.parametrize("more", MORE)
-    def test_what_follows_a_link_is_no_part_of_it(
+    def test_text_after_a_link_is_no_part_of_it(
         self, stranger: Browser, address: str, user: User, more: str
     ) -> None:
         assert stranger.get(f"{address}{more}").status_code == 200

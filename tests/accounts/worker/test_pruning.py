@@ -112,7 +112,7 @@ class TestRefreshTokens:
         assert not Session.objects.exists()
         assert not RefreshToken.objects.exists()
 
-    def test_one_that_was_left_goes_thirty_days_after_its_last_token_expired(
+    def test_an_unused_session_is_pruned_thirty_days_after_its_last_token_expired(
         self, user: User, now: datetime
     ) -> None:
         pair = self.enter(user, at=now)

@@ -371,7 +371,7 @@ def test_a_newer_publish_ends_an_older_purge(purged: Pipeline) -> None:
     assert purging.queue_overdue(now=NOW + timedelta(days=1)) == 0
 
 
-def test_one_that_is_overtaken_while_it_waits_queues_nothing_more(
+def test_a_purge_that_is_superseded_while_it_waits_queues_nothing_more(
     purged: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed(purged)
