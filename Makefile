@@ -36,9 +36,9 @@ soak: python  ## Mixed traffic with a fault now and then, and whether anything g
 	@$(PYTHON) -m tests.tools.install test
 	@$(RUN) with -- .venv/bin/python -m tests.soak --minutes $(or $(MINUTES),20 --docs)
 
-upgrade-drill: python  ## An upgrade from the release before and back, ten restarts, while people call.
+upgrade-drill: python  ## An upgrade from the release before and back, ten minutes side by side, ten restarts, while people call.
 	@$(PYTHON) -m tests.tools.install test
-	@RESTARTS=10 PEOPLE=8 INSTANCES=2 .venv/bin/python -m tests.tools with -- \
+	@RESTARTS=10 PEOPLE=8 INSTANCES=2 SIDE_BY_SIDE_SECONDS=600 .venv/bin/python -m tests.tools with -- \
 	  .venv/bin/python -m pytest -m full -s tests/drills/test_upgrading.py
 
 restore-drill: python  ## How long a database of ROWS=1000000 takes to be copied and restored.

@@ -26,7 +26,7 @@ ACTS = (
         "changed the email of {}",
         "operator changed an email; the old address was emailed",
         (
-            # Whoever sets a person's email or one-time password can enter as that person.
+            # A person's email or one-time password lets the operator who sets it enter as that person.
             Right("accounts.user_email", proof=Proof.GRAVE),
         ),
     ),

@@ -17,7 +17,7 @@ SYSTEMS = (
 )  # fmt: skip
 # A shell says ``Shell/4.8.2 (Windows 11)``, with anything behind it.
 SHELL = re.compile(r"Shell/([\w.+-]{1,40})(?: \(([\w .+-]{1,40})[);])?")
-# What a shell says as browsers do, by its name.
+# Names of systems that a shell writes as browsers do.
 AS_BROWSERS = {"Macintosh": "Mac", "Windows NT 10.0": "Windows", "X11": "Linux"}
 # Devices, unlike systems, have an article in a sentence.
 DEVICE = re.compile(r"(?<= on )(?=(Mac|iPhone|iPad)\b)")

@@ -21,7 +21,7 @@ from config.platform.problems.problem import instant
 
 EVENTS_AT_A_TIME = 2000
 SESSIONS_AT_A_TIME = 100
-# How long operators can look at a session that is over.
+# Operators can look at a session for this long after its end.
 OVER_KEPT = timedelta(days=30)
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -36,7 +36,7 @@ def _notice() -> str:
     return f"NULLIF(jsonb_strip_nulls(jsonb_build_object({', '.join(members)})), '{{}}')"
 
 
-# Whether the session or key has neither ended nor expired.
+# The session or key has neither ended nor expired.
 _LASTS = "held.ended_at IS NULL AND (held.expires_at IS NULL OR held.expires_at > now())"
 
 

@@ -42,7 +42,7 @@ ACTS = (
         "added the provider {}",
         "provider of models added",
         (
-            # Whoever gives a provider its address is sent everybody's prompts.
+            # A provider's address receives everybody's prompts.
             Right("llmproxy.provider_add", proof=Proof.GRAVE),
         ),
     ),

@@ -86,7 +86,7 @@ class Provider(Sealed, models.Model):
     DEFAULT = "default"
     # No member beside the known ones; all members, as before there were names: for one release.
     LISTED, ALL = "listed", "all"
-    # Whoever may change its address cannot have the key sent elsewhere.
+    # The key is sealed to the address: changing the address does not send the key elsewhere.
     bound_to = ("name", "base_url")
 
     class Fetches(models.TextChoices):
@@ -128,7 +128,7 @@ class Provider(Sealed, models.Model):
             "listed."
         ),
     )
-    # What a process of the release before reads; its column keeps its type, or prepared statements would fail once.
+    # Processes of the previous release read this; its column keeps its type, or prepared statements would fail once.
     members_before = models.CharField(
         max_length=6, default=LISTED, db_default="listed", db_column="members", editable=False
     )

@@ -4,9 +4,9 @@ from playwright.sync_api import ConsoleMessage, Page
 
 # Chromium says so where the driver types into a field before the page has given it the focus.
 TYPED_TOO_EARLY = "Autofocus processing was blocked"
-# How long a page may take on a machine that has much else to do, in milliseconds; the library waits for 5 or 30 s.
+# The longest time of a page on a busy machine, in milliseconds; the library waits for 5 or 30 s.
 LONGEST = 60_000
-# What a browser tells of data that it was asked to forget.
+# A browser's message about data that it was told to forget.
 FORGOTTEN = "Clear-Site-Data header on"
 # The machine has gained or lost a network interface, which is not the page's fault: Chromium drops what it is loading.
 OTHER_NETWORK = "Failed to load resource: net::ERR_NETWORK_CHANGED"
@@ -25,7 +25,7 @@ def note_complaints(page: Page, complaints: list[str]) -> None:
 
 def take_act(page: Page, name: str) -> None:
     """Follows an act on the row that is shown, out of the menu *More* where it is not in sight."""
-    # What is not in sight of half a page may be on the other half.
+    # A link missing from one half of the page may be on the other half.
     page.wait_for_load_state()
     if page.get_by_role("link", name=name).count() == 0:
         page.locator(".actions summary", has_text="More").click()

@@ -27,6 +27,6 @@ def end_access(how: str, user: User) -> None:
         case "suspended":
             Licence.objects.update(operator_status=Standing.SUSPENDED, operator_reason="unpaid")
         case "deleted":
-            # Whoever has used anything cannot be.
+            # A person with usage cannot be deleted.
             MonthlyUsage.objects.filter(user=user).delete()
             user.delete()

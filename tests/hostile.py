@@ -9,7 +9,7 @@ DEEP = 100_000
 # Stands for a number that Python does not write.
 HUGE = "a number of 5,000 digits"
 
-# What no door may take as JSON, by what it is.
+# Bodies that no endpoint may take as JSON, by name.
 RAW: dict[str, bytes] = {
     "deep lists": b"[" * DEEP,
     "deep lists that end": b"[" * DEEP + b"]" * DEEP,
@@ -28,7 +28,7 @@ RAW: dict[str, bytes] = {
     "NUL": b"\x00",
     "a form": b"a=%00&b=%ff",
 }
-# What JSON has and a member rarely takes.
+# JSON values that a member rarely takes.
 VALUES: dict[str, Any] = {
     "null": None,
     "true": True,

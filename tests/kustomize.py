@@ -67,7 +67,7 @@ def _resource(path: Path) -> Iterator[Manifest]:
         yield from rendered(path)
     else:
         for each in yaml.safe_load_all(path.read_text()):
-            # What YAML's anchors share would be changed in all places at once.
+            # Objects shared by YAML's anchors would be changed in all places at once.
             yield json.loads(json.dumps(each))
 
 

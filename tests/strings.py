@@ -38,7 +38,7 @@ PLACES = {
     "site_header", "site_title", "step", "subject", "title", "verbose_name", "verbose_name_plural",
 }  # fmt: skip
 CHOICES = {"choices", "choices_of", "lookups"}
-# What is called with strings that are read, such as the labels of columns.
+# Functions whose arguments people read, such as the labels of columns.
 CALLS = {
     "Act",
     "Alert",
@@ -54,7 +54,7 @@ CALLS = {
 }
 # Columns of models, whose first argument is their label.
 COLUMN = re.compile(r"models\.(?!OneTo|ManyTo)\w+Field\Z")
-# What is written for machines or for the log.
+# Functions whose strings are written for machines or for the log.
 UNHEARD = {
     "debug",
     "info",

@@ -113,7 +113,7 @@ def test_reverse_accessors_are_used_from_above_only() -> None:
                 )
 
 
-def test_there_are_rooms_and_no_shelves() -> None:
+def test_no_module_is_a_shelf() -> None:
     named = {path.stem for path in sources()} | {path.parent.name for path in sources()}
     assert not named & SHELVES
 

@@ -22,7 +22,7 @@ STATEMENT = re.compile(
     r"|SAVEPOINT|CREATE|ALTER|DROP|TRUNCATE|COMMENT|REINDEX|CLUSTER|VACUUM|ANALYZE|REFRESH|LOCK|LISTEN|UNLISTEN|NOTIFY"
     r"|COPY|CALL|DO|GRANT|REVOKE|REASSIGN|EXPLAIN|PREPARE|EXECUTE|DECLARE|FETCH|DISCARD)(?=[\s;]|$)"
 )
-# What asks the database beside the ORM.
+# Functions that query the database beside the ORM.
 ASKING = {"callproc", "cursor", "executemany", "RawSQL"}
 # Underscore names that their libraries document: Django's, namedtuple's, os', sys' and storages'.
 DOCUMENTED = frozenset(

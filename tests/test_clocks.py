@@ -12,7 +12,7 @@ MARKER = "wall_time"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def test_whatever_measures_time_is_marked() -> None:
+def test_tests_that_measure_time_are_marked() -> None:
     unmarked = [
         f"{path.relative_to(TESTS)}: {name}"
         for path in TESTS.rglob("test_*.py")

@@ -23,7 +23,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "docs" / "examples" / "kuberne
 OVERLAY = FOLDER / "overlays" / "example"
 VERSIONS = ("1.31", "1.37")
 NAME = "app.kubernetes.io/name"
-# What stands in Secrets, which no file has.
+# Variables in Secrets, which no file has.
 SECRET = {"DATABASE_URL", "CACHE_URL", "SECRET_KEY", "ENCRYPTION_KEYS", "LLM_API_KEY", "EMAIL_URL"}
 
 

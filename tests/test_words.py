@@ -1,7 +1,9 @@
-"""Plain English in the code: docstrings name their subject, and names use the field's terms."""
+"""Plain English in the code: docstrings, comments and tests name their subject, and names use the field's terms."""
 
 import ast
 import re
+import tokenize
+from collections.abc import Iterator
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -14,6 +16,10 @@ FOLDERS = (
 # says nothing of classes and modules; third person is the habit here.
 HEADLESS = re.compile(
     r"(What|Who|Whom|Whose|Whether|How|Where|When|Why|Which|Of|Has|Those)\b", re.IGNORECASE
+)
+# A comment that begins so has no subject either.
+CLAUSE = re.compile(
+    r"#\s*(What|Who|Whom|Whose|Whether|Which|Where|How|Why)(ever)?\b", re.IGNORECASE
 )
 # Metaphors and small words for many ideas, in the names of the product's modules, classes and functions.
 WORDS = {
@@ -30,16 +36,39 @@ WORDS = {
 }
 WORD = re.compile(r"[A-Z]?[a-z]+")
 # A test's name is a sentence of its own, not the rest of the one before.
-CONTINUED = re.compile(r"test_(nor|and|so|but|of|those|who|whom)_")
+CONTINUED = re.compile(
+    r"test_(nor|neither|and|or|so|but|of|it|they|them|those|that|then|once|others_are|one_(that|who|whose|with)"
+    r"|(what|who|whom|whose|which|where|whether|how|why)(ever)?)_"
+)
 # Exceptions by name, at most 20; one that is mended goes.
 ALLOWED = {"0001_items_are_told", "whom"}
+
+
+@cache
+def files() -> tuple[Path, ...]:
+    folders = ((ROOT / folder).rglob("*.py") for folder in FOLDERS)
+    return (*ROOT.glob("*.py"), *chain(*folders))
+
+
+def comments(path: Path) -> Iterator[str]:
+    """The place and first line of each comment; comments on lines in a row are one."""
+    last = 0
+    with path.open("rb") as source:
+        for token in tokenize.tokenize(source.readline):
+            if token.type != tokenize.COMMENT:
+                continue
+            line, column = token.start
+            alone = not token.line[:column].strip()
+            if not (alone and line == last + 1):
+                yield f"{path.relative_to(ROOT)}:{line}: {token.string}"
+            last = line if alone else 0
 
 
 @cache
 def named() -> list[tuple[str, str, str]]:
     """The place, name and docstring of every module, class and function."""
     found = []
-    for path in chain(ROOT.glob("*.py"), *((ROOT / folder).rglob("*.py") for folder in FOLDERS)):
+    for path in files():
         file = str(path.relative_to(ROOT))
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Module):
@@ -56,6 +85,17 @@ def test_every_docstring_names_its_subject_first() -> None:
         if name not in ALLOWED and HEADLESS.match(docstring)
     }
     assert headless == set()
+
+
+def test_every_comment_names_its_subject_first() -> None:
+    clauses = {
+        each
+        for path in files()
+        if CLAUSE.search(path.read_text())
+        for each in comments(path)
+        if CLAUSE.match(each.partition(": ")[2]) and not each.endswith("?")
+    }
+    assert clauses == set()
 
 
 def test_names_of_the_product_are_terms_of_the_field() -> None:

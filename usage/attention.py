@@ -92,7 +92,7 @@ def abandoned(now: datetime) -> QuerySet[UsageRecord]:
 def recent(now: datetime) -> QuerySet[Alert]:
     lately = Q(told_at=None) | Q(told_at__gt=now - SHOWN_FOR)
     of = (Alert.Kind.ABANDONED, Alert.Kind.REPORT, Alert.Kind.UNREAD)
-    # Who abandons many calls can be stopped; a report that the calls do not explain, or an answer unread, cannot.
+    # A person who abandons many calls can be stopped; no act helps with an unexplained report or an unread answer.
     abandons = When(kind=Alert.Kind.ABANDONED, then=Value("stop_calls"))
     acts = Case(abandons, default=Value(""), output_field=CharField())
     found = Alert.objects.filter(lately, kind__in=of).annotate(acts=acts)

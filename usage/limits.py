@@ -129,7 +129,7 @@ LIMITS = limits_of(
     plan_day="%(plan_day)s::bigint",
 )
 
-# Whether the budget of ``%(client)s`` is spent, as the worker last summed it for this month.
+# The budget of ``%(client)s`` is spent, as the worker last summed it for this month.
 BUDGET_SPENT = """EXISTS (
     SELECT 1 FROM usage_budget
     WHERE client_id = %(client)s AND period = %(period)s AND spent >= monthly

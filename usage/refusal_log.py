@@ -30,7 +30,7 @@ MOST_NETWORKS = 50
 EVERY_SECONDS = 1.5
 BATCH = 5_000
 MODEL_CALLS = "/v1/llm/"
-# What a refusal says of what was asked for, and its headers of what is left.
+# Members of a refusal with the requested numbers, and headers with the remaining ones.
 NUMBERS = ("cap", "used", "reserved", "requested", "remaining", "dimension", "limit")
 LEFT = {"remaining_month": "X-Tokens-Remaining-Month", "remaining_day": "X-Tokens-Remaining-Day"}
 

@@ -26,7 +26,7 @@ from config.platform.encryption import CannotDecrypt
 from config.platform.problems.problem import Problem, ProviderRejected, ServiceUnavailable
 from config.platform.runtime.clock import clock_from
 
-# How long a caller waits for a concurrent refresh, and how often it checks.
+# The longest wait of a caller for a concurrent refresh, and the seconds between two checks.
 PATIENCE = timedelta(seconds=5)
 LOOK_SECONDS = 0.1
 # A token younger than this is not renewed because a caller reports it as refused.

@@ -12,7 +12,7 @@ from accounts.models.factors import IDLE_END, LONGEST
 # Less often than at each request, which would be a write for every look at a page.
 NOTED_EVERY = timedelta(minutes=1)
 BROWSER_LENGTH = 200
-# What ends the sessions of an operator, and how it is told to them.
+# Reasons for the end of an operator's session, each with the sentence that is shown to them.
 ENDINGS = {
     "operator:session_ended": "{by} ended this session.",
     "operator:factor_reset": "{by} reset your second factor.",
@@ -75,7 +75,7 @@ def why_over(*, session_id: str | None, now: datetime) -> str:
         event
         for event in events.filter(at__gte=session.started_at)
         if (event.after or {}).get("session", str(session.pk)) == str(session.pk)
-        # Who remains an operator has other roles, and the same sessions.
+        # An operator whose roles change keeps the same sessions.
         and not (event.after or {}).get("operator")
     ]
     # One rule writes several at one instant, such as that a disabled person's tokens were revoked.

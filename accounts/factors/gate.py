@@ -19,7 +19,7 @@ from config.platform.edge.client_address import address_of
 # Grave acts ask again for a proof that is older.
 FRESH = timedelta(minutes=10)
 SESSION, PROVED_AT, SET_UP_FROM = "console_session", "factor_proved_at", "factor_set_up_from"
-# What the library keeps in a session.
+# The library's key in a session.
 DEVICE = "otp_device_id"
 
 

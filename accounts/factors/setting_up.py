@@ -95,7 +95,7 @@ def use_set_up_code(*, user: User, code: str, by: Actor, now: datetime) -> None:
 def begin_authenticator(*, user: User, now: datetime) -> Authenticator:
     """The app that is being set up: it counts once its first code is right."""
     unconfirmed = Authenticator.objects.filter(user=user, confirmed=False)
-    # Whoever was at the browser when a key was shown may know it, long after they have left.
+    # A key that was shown may be known to anybody who was at the browser then.
     unconfirmed.filter(created_at__lte=now - SET_UP_WITHIN).delete()
     begun: Authenticator | None = unconfirmed.first()
     if begun is None:

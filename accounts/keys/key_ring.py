@@ -30,7 +30,7 @@ from config.platform.problems.problem import ServiceUnavailable
 RELOAD_SECONDS = 5.0
 # The shortest time between two readings on account of unknown kids, and before the next after a failed reading.
 RELOAD_FOR_UNKNOWN_SECONDS = 0.5
-# How long a request waits for the reading that it starts, which takes milliseconds as a rule.
+# The wait of a request for the reading that it starts, which usually takes milliseconds.
 WAIT_SECONDS = 0.5
 # Rows that were read longer ago neither sign nor verify. Less than the 40 s before a new key signs, and long enough
 # that one failed reading, of 17 s at most (5 s for a connection, 12 s for an answer), costs no request anything.

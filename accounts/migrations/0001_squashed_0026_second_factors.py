@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from accounts.models.people import EmailAddressField
 
-# What Python can read.
+# Python's range of dates.
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 CLIENT = {
     "id": models.UUIDField(default=uuid4, editable=False, primary_key=True, serialize=False),
@@ -563,7 +563,7 @@ END $$;
 CREATE TRIGGER audit_is_not_emptied BEFORE TRUNCATE ON accounts_auditevent
     FOR EACH STATEMENT EXECUTE FUNCTION accounts_audit_is_not_emptied();
 """
-# Whatever revokes a token empties its retry box: an operator's SQL need not know that there is one.
+# A trigger empties the retry box of a revoked token, so that an operator's SQL needs no knowledge of it.
 EMPTY_BOXES = """
 CREATE FUNCTION accounts_box_ends_with_its_token() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

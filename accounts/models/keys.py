@@ -7,7 +7,7 @@ from django.db.models import F, Q
 
 from config.platform.encryption import Sealed
 
-# How long after its last signature a key verifies; a token itself lasts an hour.
+# A key verifies for this long after its last signature; a token itself lasts an hour.
 VERIFYING = timedelta(days=90)
 
 

@@ -39,7 +39,7 @@ if settings.METRICS_PORT is not None or settings.WORKER_METRICS_PORT is not None
 
     measuring.register()
 
-# How long an exiting process waits for its last settlements.
+# An exiting process waits this long for its last settlements.
 SETTLING_SECONDS = 10.0
 # Each module registers its pages with the console, after every app's own.
 PAGES = (alerts_page, client_page, configured, jobs, person_page)

@@ -132,7 +132,7 @@ GROUPS: Mapping[str, tuple[Shown, ...]] = {
         Shown("PUBLISH_OIDC_CLAIMS", "Claims of identity tokens"),
     ),
 }  # fmt: skip
-# What does not work without a setting.
+# Functions that are unavailable without a setting.
 MISSED: Mapping[str, str] = {
     "UPDATE_PUBLIC_KEY": "Releases of the shell cannot be published.",
     "APPS_PUBLIC_KEY": "Versions of apps cannot be published.",

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from licensing.models import entitlement_list
 
-# What Python can read.
+# Python's range of dates.
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 IS_LIST = Q(
     Exact(

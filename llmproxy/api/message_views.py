@@ -33,7 +33,7 @@ class MessageViewSet(ModelCallViewSet):
         These SDKs ask at ``/v1/llm/v1/messages``, with ``/v1/llm`` as their base URL; both addresses are the same.
         """
         response = self._answer(request, partial(parse, headers=request.headers))
-        # Where these SDKs look for it.
+        # Anthropic's SDKs read the request id here.
         response.headers["request-id"] = request_id()
         return response
 

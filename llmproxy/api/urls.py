@@ -32,7 +32,7 @@ urlpatterns = [
     path("embeddings", ModelCallViewSet.as_view({"post": "embeddings"}), name="embeddings"),
     path("messages", MessageViewSet.as_view({"post": "create"}), name="messages"),
     path("messages/count_tokens", MessageViewSet.as_view({"post": "count"}), name="message-counts"),
-    # Where Anthropic's SDKs look below the same base address as OpenAI's.
+    # Anthropic's SDKs add these paths to the same base address as OpenAI's.
     path("v1/messages", MessageViewSet.as_view({"post": "create"}, schema=None)),
     path("v1/messages/count_tokens", MessageViewSet.as_view({"post": "count"}, schema=None)),
     path("v1/models", MessageModelViewSet.as_view({"get": "list"}, schema=None)),

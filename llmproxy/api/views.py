@@ -39,7 +39,7 @@ from llmproxy.requests.chat import parse
 
 # The bytes of a prompt that one count of the limit allows.
 COUNTED_AT_ONCE = 256 * 1024
-# How often a prompt with files counts: a small one may hold pages that take long to read.
+# A prompt with files counts as this many: a small one may hold pages that take long to read.
 FILES_COUNT = 8
 
 

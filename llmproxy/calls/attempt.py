@@ -62,7 +62,7 @@ class Attempt:
         self.meter = Meter()
         self.asked_at: datetime = timezone.now()
         self.exchange: Exchange | None = None
-        # Whether the head of an answer has come, with the status 200.
+        # Set once the head of an answer has come with the status 200.
         self.has_answered = False
         self.failure: Exception | None = None
         # The members that the model does not take.

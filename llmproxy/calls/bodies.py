@@ -49,7 +49,7 @@ REPEATS_IN_RESPONSES = 6
 TIMES_CITED = 4
 # The end of an answer that cannot be read, where its usage stands.
 TAIL = 64 * 1024
-# What a server writes of a large answer at once.
+# The bytes of a large answer that a server writes at once.
 PART = 64 * 1024
 # A caller that takes fewer bytes a second, after some time, gives way to others.
 SLOW_SECONDS = 30.0
@@ -215,7 +215,7 @@ def on_worker_thread(call: Call, work: Callable[P, R], *args: P.args, **kwargs: 
     """Parses or writes an answer: a large one off the event loop, one at a time."""
     if call.room is None:
         return work(*args, **kwargs)
-    # What was paid is not refused because others are being read.
+    # A paid answer is not refused because others are being read.
     with _turn:
         return _thread.run(work, *args, **kwargs)
 

@@ -24,7 +24,7 @@ CUT = frozenset({End.CLIENT_GONE, End.STOPPED, End.TIMEOUT, End.CRASHED})
 WAIT_SHARE = 0.1
 # A reported prompt below this share of an exact count leaves something out.
 LEAST_SHARE = 0.25
-# Where the estimate is not exact, below this share of it.
+# An inexact estimate applies below this share of it.
 LEAST_INEXACT = 0.1
 # A report is implausible beyond so many times the estimate and a thousand tokens (templates, hidden prompts), or so
 # many times the output limit.

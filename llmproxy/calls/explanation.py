@@ -41,7 +41,7 @@ from usage.refusals import (
 )
 
 R = TypeVar("R")
-# What an operator has to be allowed to see for an explanation, which tells it.
+# Permissions for everything that an explanation contains.
 EXPLAINING = ("licensing.view_licence", "usage.view_monthlyusage", "usage.view_stop")
 # The invented call; a larger one needs more.
 SMALL = {"messages": [{"role": "user", "content": "Hello"}]}

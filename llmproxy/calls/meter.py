@@ -13,7 +13,7 @@ from llmproxy.prompts.estimates import delivered_tokens
 
 # A shorter pause between two deltas is no silence.
 SILENCE_SECONDS = 1.0
-# What comes within so many seconds after a silence may have been made during it.
+# Output within this time after a silence may have been made during it.
 BURST_SECONDS = 1.0
 # A report is below what was delivered if it is below a token for each delta, or for each of so many bytes. Tokens of
 # some languages and of program text are nearly as long.
@@ -56,9 +56,9 @@ class Meter:
     reported_at: float | None = None
     # The prompt's usage, where the provider reports it first.
     prompt: PromptUsage | None = None
-    # Whether output was delivered after the report, which does not include it.
+    # Output was delivered after the report, which does not include it.
     exceeds_report: bool = False
-    # Whether the answer came with the status 200 and could not be read.
+    # The answer came with the status 200 and could not be read.
     is_unread: bool = False
     deltas: int = 0
     # The bytes of the output delivered.

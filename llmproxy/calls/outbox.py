@@ -46,7 +46,7 @@ class Settled(Event):
         # Of its request, whose id and trace are on what is logged of it.
         self.context = copy_context()
         self.after: After | None = None
-        # Whether the database was away, or has refused it.
+        # The database was unavailable, or has refused the settlement.
         self.has_failed = False
         self.is_refused = False
 

@@ -21,7 +21,7 @@ class Pace:
         self._seconds = seconds
         # When the last read was, on the monotonic clock.
         self._read_at = 0.0
-        # Whether the last chunk came within the pace, so that sleeping before the next one saves a wake-up.
+        # The last chunk came within the pace, so that sleeping before the next one saves a wake-up.
         self._is_quick = False
 
     def chunk(self, exchange: Exchange, seconds: float) -> bytes | None:

@@ -72,7 +72,7 @@ class StreamReader:
         self.is_over = False
         # A failure behind bytes that came with it.
         self._failure: Problem | None = None
-        # Whether an answer that was begun has failed.
+        # An answer that was begun has failed.
         self._is_within = False
         # The end of the wait for usage and last event, once the answer has ended.
         self._end_by: float | None = None
@@ -82,7 +82,7 @@ class StreamReader:
         self._size = self._sources = 0
         self._unread: UnreadableAnswer | TooLarge | None = None
         self._tail, self._read_until = b"", inf
-        # What has come without a sign of its form, None once there was one, and an answer in one piece.
+        # Bytes that came before the form was known (None once it is), and the body of an answer in one piece.
         self._unsaid: bytes | None = b""
         self._body: Body | None = None
 
@@ -254,7 +254,7 @@ class StreamReader:
             if self._stop:
                 note_unread(self._attempt, self._surface, body.tail)
                 raise
-            # What is whole shows it.
+            # A whole answer shows its form.
             chunk = b""
         if chunk:
             body.add(chunk)

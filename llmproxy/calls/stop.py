@@ -29,7 +29,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.reason: StopReason | None = None
-        # What the caller is told.
+        # The problem that the caller receives.
         self.problem: Problem | None = None
 
     def __bool__(self) -> bool:

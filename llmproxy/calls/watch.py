@@ -199,7 +199,7 @@ class _Standing(NamedTuple):
     is_active: bool
     is_over: bool
     licence: str | None
-    # Whether the plan has personal keys, where it is one.
+    # For a call by a personal key: its plan has personal keys.
     is_allowed: bool = True
 
     @property

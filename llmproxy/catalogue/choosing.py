@@ -103,7 +103,7 @@ def able_targets(targets: Sequence[Target], request: CallRequest) -> list[Target
     for target in targets:
         try:
             target.check(request)
-            # What the dialect does not know is refused before it is read.
+            # Members unknown to the dialect are refused before they are read.
             image_addresses.check(request.fetched_images(), fetches=target.fetches)
             if not target.fetches:
                 image_addresses.check(request.unlisted_addresses(), fetches=False)

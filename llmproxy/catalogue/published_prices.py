@@ -105,7 +105,7 @@ def _published(route: Route, *, now: datetime) -> PublishedPrices | None:
     if cached is not None and cached > fresh:
         cached = None
     return PublishedPrices(
-        # What makes no text, as an embedding, has no price of output.
+        # Models without output, such as those for embeddings, have no price for it.
         prices=Prices(fresh, cached, output or 0, written),
         name=f"{found.provider.id} {found.model.id}",
         is_tiered=any(isinstance(each, TieredPrices) for each in given),

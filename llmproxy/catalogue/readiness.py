@@ -35,7 +35,7 @@ ALIKE_SECONDS = 5
 REMEMBERED_SECONDS = 600
 # A try that has not begun to be answered for so long lets another begin.
 TRY_SECONDS = 60
-# What a process has read of a route holds for so long, so that not every call asks for it.
+# A route's state, once read, is kept for this time, so that not every call queries it.
 HOLDS_SECONDS = 1.0
 
 

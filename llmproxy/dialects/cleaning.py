@@ -34,7 +34,7 @@ _BETWEEN = re.compile(r"[\W_]+")
 # These words mean that the message is about our credential, or is of a program's failure.
 _NOT_FOR_CALLERS = re.compile(r"\bbearer\b|\bTraceback \(|\bFile \"[^\"]+\", line", re.IGNORECASE)
 _IN_A_WORD = r"[^\s'\"`,;:=(){}\[\]<>]"
-# What is ordinary: places in a request, registries of models, and public documentation.
+# Ordinary texts: places in a request, registries of models, and public documentation.
 _ORDINARY = re.compile(
     r"""
     (?<![^\s'"`(\[,])
@@ -74,7 +74,7 @@ _OURS = re.compile(
 )
 
 
-# Where a provider's own systems are, and shapes of secrets that telemetry does not look for.
+# Addresses of a provider's own systems, and shapes of secrets that telemetry does not look for.
 _INSIDE = re.compile(
     r"""
     # Names of hosts: by their ending, before a port, after a word that says so. Members of a request are none.

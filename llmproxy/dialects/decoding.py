@@ -69,7 +69,7 @@ class DecodedExchange(Exchange):
     """An exchange whose answer may be compressed; its limits must have ``decodes`` set."""
 
     _decoder: _Inflated | None = None
-    # Whether the body has turned out to be plain, as nearly all are.
+    # The body has turned out to be plain, as nearly all are.
     _is_plain = False
     _size = 0
     _undecoded: ExchangeError | None = None

@@ -58,7 +58,7 @@ _STATUSES = {
 _UNKNOWN = 500
 # Members of an error that hold its status, as a number or as a kind.
 _PLACES = ("status_code", "code", "status", "type", "error_type")
-# How TGI begins the text of an error whose kind it does not name.
+# TGI begins the text of an error without a kind like this.
 _AT_FAULT = "Input validation error"
 # Members of an answer that was begun before it failed.
 _MADE = ("choices", "output", "content", "usage")

@@ -33,8 +33,8 @@ _NOTHING = (
 _UNSAID = re.compile(
     rb"(?:\xef\xbb\xbf)?(?>%b)*+[ \t]*" % (_NOTHING % {b"end": rb"[\r\n]", b"done": b""})
 )
-# What a server for streams puts behind an answer in one piece, and the bytes within which it is looked for. Without a
-# line's end before it, only data is, or a line without a quote: a text of the answer may have a brace and a colon.
+# Bytes of a stream behind an answer in one piece, and the length within which they are looked for. Without an end of
+# line before them, only data counts, or a line without a quote: a text of the answer may have a brace and a colon.
 _BEHIND = re.compile(
     rb"(?:[\r\n]|(?<=\})(?=data:|(?:event|id|retry)?:[^\r\n\"{}]*[\r\n]))(?>%b)++\Z"
     % (_NOTHING % {b"end": rb"(?:[\r\n]|\Z)", b"done": rb"|\[DONE\]"})

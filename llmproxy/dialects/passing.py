@@ -15,9 +15,10 @@ from llmproxy.dialects.reading import parse_json, size_of
 _COST = re.compile("cost|price|billing", re.IGNORECASE)
 # Further names within a usage, which is nothing but counts and costs.
 _COST_IN_USAGE = re.compile("cost|price|billing|billed|byok|credit", re.IGNORECASE)
-# What the model or the caller wrote: names within are their own.
+# Members that the model or the caller wrote: names within are their own.
 _WRITTEN = frozenset({"input", "arguments", "action", "operation", "tools", "text"})
-# What a server found for an answer, by any server's name: it has no part in its tokens, and may come in every event.
+# Sources that a server found for an answer, by any server's name: they have no part in its tokens, and may come in
+# every event.
 _SOURCES = frozenset({
     "citations", "citation", "annotations", "annotation", "search_results", "sources", "images", "videos",
     "related_questions",

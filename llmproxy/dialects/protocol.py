@@ -25,7 +25,7 @@ KEEP_ALIVE = b": keep-alive\n"
 # Words that servers send in place of JSON to say that they are alive, as data or as the name of an event.
 _HEARTBEAT = re.compile("ping|pong|heartbeat|keep-?alive", re.IGNORECASE)
 NO_HEADERS: Mapping[str, str] = {}
-# What reading an answer raises that is not as its dialect has it.
+# Errors of reading an answer that is not as its dialect has it.
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -176,7 +176,7 @@ class Translator(ABC):
 class Codec(ABC):
     """One surface in one dialect: how a request is written for a provider, and how its answer is read."""
 
-    # Whether there are streams of its answers.
+    # The surface has streams.
     is_streamed = True
     # Whether a stream may begin like an answer in one piece, as lines of JSON do. If so, none is looked for in it.
     streams_objects = False

@@ -42,7 +42,7 @@ _CREDENTIAL_WORDS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _QUOTED = re.compile(r"(?<!\w)(['\"`])[^'\"`]*\1(?!\w)")
-# How providers say that a prompt, or a prompt and its answer, is longer than the model's context.
+# Providers' codes and words for a prompt, or a prompt and its answer, beyond the model's context.
 _TOO_LONG_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error"})
 _TOO_LONG_WORDS = re.compile(
     r"context[ _-](?:length|window|size|limit)|\b(?:prompt|input|request) is too long|too many (?:input )?tokens"
@@ -52,7 +52,7 @@ _TOO_LONG_WORDS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _REQUEST_ID = re.compile(r"[\w-]{6,80}", re.ASCII)
-# How servers say that they do not know the output limit by its name. Where a number follows, its size is refused.
+# Servers' words for an unknown name of the output limit. Where a number follows, its size is refused.
 _LIMIT = r"[\"'`]{0,2}\bmax_(?:completion_)?tokens\b[\"'`]{0,2}"
 _REFUSED = (
     r"(?:(?:was )?un(?:supported|recogni[sz]ed|known|expected)|not (?:supported|recogni[sz]ed|permitted|allowed)"
@@ -72,7 +72,7 @@ def _named_member(group: str) -> str:
     return rf"[\"'`]{{0,2}}\b(?P<{group}>{'|'.join(sorted(DROPPABLE))})\b[\"'`]{{0,2}}"
 
 
-# How they say that the model does not take another member, whatever its value; a value out of its range is a fault.
+# Servers' words for another member that the model does not take with any value; a value out of its range is a fault.
 _BOTH = re.compile(
     rf"{_named_member('one')} and {_named_member('other')} (?:cannot|can't|must not) (?:both )?be",
     re.IGNORECASE,
@@ -84,7 +84,7 @@ _MEMBER_REFUSED = re.compile(
     rf"|\bextra_forbidden\b.{{0,60}}{_named_member('extra')}",
     re.IGNORECASE,
 )
-# How they say that it is refused beside something else that a call asks for, and not by the model as such.
+# Words for a member that is refused beside another one of the call, and not by the model as such.
 _CONDITION = re.compile(
     r"\b(?:when|while|if|unless|together|combin\w{2,9}|alongside|because|during|given|using|in \w+ mode)\b"
     r"|\bfor (?:streaming|this request|requests?)\b"

@@ -194,7 +194,7 @@ def _later(before: _Parts, given: _Parts) -> _Parts:
     names = ("prompt", "completion", "read", "written", "reasoning")
     parts = _Parts(**{name: last(name) for name in names}, total=given.total or before.total)
     if before.total and not given.total and _both(before):
-        # What the total had above prompt and completion is still there.
+        # Tokens of the total above prompt and completion are kept.
         parts = replace(parts, total=before.total + _both(parts) - _both(before))
     return replace(
         parts,
@@ -253,7 +253,7 @@ def _beside(parts: _Parts, prompt: int, completion: int) -> int:
     """The tokens of caches that the prompt does not include."""
     read, written, reasoning = parts.read or 0, parts.written or 0, parts.reasoning or 0
     every = read + written
-    # What is larger than the prompt cannot be within.
+    # Counts larger than the prompt cannot be within it.
     certain: int = sum(each for each in (read, written) if each > prompt)
     usual = every if parts.is_input and parts.is_apart else certain
     if not parts.total:

@@ -31,7 +31,7 @@ MOST_A_DAY = 20
 MOST_DAYS = 90
 # One mail tells of all the keys that a person makes meanwhile.
 MAIL_EVERY = timedelta(hours=1)
-# How often the last use of a key is written.
+# The last use of a key is written at most this often.
 USE_PRECISION = timedelta(minutes=1)
 ENDED = "This personal key has ended. Please create a new one."
 MADE_TODAY = f"You have created {MOST_A_DAY} personal keys today (UTC), which is the limit. Please use one of them."

@@ -65,7 +65,7 @@ class Bounds:
 
     def __init__(self) -> None:
         self._left = MOST_INFLATED
-        # Where the document's own share ends.
+        # The end of the document's own share.
         self._stop = 0
         self._seconds = MOST_SECONDS
         self.go_on()

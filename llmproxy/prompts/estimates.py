@@ -131,7 +131,7 @@ def _texts(members: dict[str, Any], measure: Measure) -> Iterator[str | None]:
             # OpenAI's models do not see the ids of calls.
             yield None if measure.is_exact else call["id"]
         yield None if measure.is_exact else message.get("tool_call_id")
-    # What of a prediction does not come true is paid for as output, beside the answer.
+    # Parts of a prediction that do not come true are paid for as output, beside the answer.
     yield from _content((members.get("prediction") or {}).get("content"))
     yield from (_json(each) for each in members.get("unlisted", ()))
     # Members that a provider may write into its prompt in a way that is not known.

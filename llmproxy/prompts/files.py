@@ -19,7 +19,7 @@ from llmproxy.prompts.documents import Bounds, Contents, read_contents
 AUDIO_TOKENS_PER_SECOND = 32
 # The fewest bytes of a second of compressed audio, which MP3 takes for speech at 8 kbit/s.
 AUDIO_BYTES_PER_SECOND = 1_000
-# What a provider fetches has no length here: ten minutes, about as many tokens as a document by URL.
+# Audio by URL has no known length: ten minutes, about as many tokens as a document by URL.
 FETCHED_AUDIO_TOKENS = 600 * AUDIO_TOKENS_PER_SECOND
 # A page is read as its text and as an image of it.
 PAGE_TOKENS = 4_000

@@ -18,7 +18,7 @@ from config.platform.runtime.greenlets import WorkerThread
 
 # The library refuses a text of more than 200,000 tokens, and a character has at most four.
 PIECE = 25_000
-# What a text costs beside its characters, in characters.
+# The cost of a text beside its characters, in characters.
 PER_TEXT = 50
 
 # A program may have many calls of one person under way.

@@ -26,7 +26,7 @@ _DROPPED_FROM_MESSAGES = frozenset({
     "audio", "function_call", "executed_tools", "citations", "images", "phase", "token_id", "annotations", "parsed",
     "id", "provider_specific_fields",
 })  # fmt: skip
-# Where LiteLLM puts the members of an answer that it does not know, those which some providers need back among them.
+# LiteLLM puts unknown members of an answer here, among them some that providers need back.
 _OTHERS = "provider_specific_fields"
 _THOUGHTS: Mapping[str, type] = {
     "reasoning_details": list,

@@ -65,7 +65,7 @@ class RequestSchema:
         self._explaining = _validator(
             discriminated(schema, components), discriminated(components, components)
         )
-        # What is read somewhere is nowhere unknown.
+        # Names that are read in one place are unknown in none.
         self._names = {*_names_in(schema), *_names_in(components)}
         named = schema.get("$ref", "").rpartition("/")[2]
         self.known: Json = components.get(named, schema)["properties"]

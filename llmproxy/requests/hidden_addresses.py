@@ -15,9 +15,9 @@ _ADDRESS = re.compile(
     r"(?![/\\]*+(?=[^/?#@]*+(?:[/?#]|$))[^/?#\\]*\s)",
     re.IGNORECASE,
 )
-# Where a text of more than one word is prose, and a blank no part of a path.
+# In these members a text of more than one word is prose, and a blank is no part of a path.
 _PROSE = frozenset({"content", "description", "text", "title"})
-# What names a source that was read, in what a model has said.
+# Members of a model's answer that name sources.
 _SOURCES = frozenset({"annotations", "citations", "search_results", "sources"})
 
 

@@ -13,8 +13,8 @@ from llmproxy.requests.labels import labels_of
 
 # The versions whose requests, answers and usage are read here, the one that an absent header means first.
 VERSIONS = ("2023-06-01", "2026-10-21")
-# What a caller may switch on at the provider: nothing that changes a price, or what an answer or its usage says. Others
-# are left out, since programs send long lists of them and mostly do without.
+# Betas that a caller may switch on: none changes a price, or the content of an answer or its usage. Others are left
+# out, since programs send long lists of them and mostly do without.
 BETAS = frozenset({
     "advanced-tool-use-2025-11-20", "cache-diagnosis-2026-04-07", "claude-code-20250219",
     "context-management-2025-06-27", "dev-full-thinking-2025-05-14", "effort-2025-11-24",

@@ -32,7 +32,7 @@ LONGEST = 100
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _OPENED = [(re.compile("|".join(names)), why) for why, names in _DATA["opened"].items()]
 Place = tuple[str | int, ...]
-# What holds a caller's own names.
+# Members that hold a caller's own names.
 _SCHEMAS = frozenset({"properties", "schema", "json_schema", "$defs", "definitions"})
 
 

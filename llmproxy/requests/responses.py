@@ -250,7 +250,7 @@ def _message(item: Json) -> Json:
     if kind == "configuration_update":
         return {"role": "system", "content": dumps(item.get("text") or "")}
     if kind == "reasoning":
-        # What is encrypted includes its summary.
+        # Encrypted content includes its summary.
         shown = [] if item.get("encrypted_content") else item.get("content") or ()
         return {"role": "assistant", "content": _content(list(shown))}
     return {"role": item["role"], "content": _content(item["content"])}

@@ -9,7 +9,7 @@ from config.platform.problems.problem import Fault, InvalidRequest, pointer
 
 Members = dict[str, Any]
 
-# Where callers write one: Anthropic's member, OpenRouter's, Alibaba's, vLLM's, a template's and Google's.
+# The members of a budget: Anthropic's, OpenRouter's, Alibaba's, vLLM's, a template's and Google's.
 _PLACES = (
     ("thinking", "budget_tokens"),
     ("reasoning", "max_tokens"),

@@ -24,7 +24,7 @@ def discriminated(schema: Any, components: Json) -> Any:
         named = [components.get(_name(each), each) for each in schema["anyOf"]]
         types = [types_of(each, components) for each in named]
         kinds = [*map(kinds_of, named)]
-        # Whichever is meant, the value is of one of these types and names one of these kinds.
+        # The value is of one of these types and names one of these kinds, whichever alternative is meant.
         objects = {"if": {"type": "object"}, "then": _of([*chain(*kinds)])}
         written["allOf"] = [
             {"type": [*dict.fromkeys(chain(*types))]},

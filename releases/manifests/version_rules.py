@@ -57,7 +57,7 @@ def decide(signed: Signed, *, rollback: bool, share: int) -> Decision:
     """
     channel, version = signed.manifest.channel, signed.manifest.version
     refuse_halted(channel)
-    # What an operator has taken back counts by its signature alone.
+    # A release that an operator has withdrawn counts by its signature alone.
     last = Publication.objects.of(channel).filter(ended_at=None).first()
     release = ShellRelease.objects.filter(channel=channel, version=str(version)).first()
     if release is not None and release.manifest_sha256 != signed.digest:

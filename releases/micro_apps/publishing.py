@@ -64,7 +64,7 @@ def publish_app(
     claims = signatures.verified(content, signed, key=key)
     with transaction.atomic():
         row = _known(slug, version, content, now=now)
-        # What an earlier release published stays, whatever its signature names.
+        # A version that an earlier release of this service published stays, whatever its signature names.
         if row is None or row.stored_at is None:
             signatures.check_names(claims, slug=slug, version=version, file=bundle.name)
         if row is None:

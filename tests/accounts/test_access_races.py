@@ -174,7 +174,7 @@ def test_a_login_that_races_the_kill_switch_is_either_revoked_or_complete(
             assert_nothing_lives(user, [fresh], InvalidCredentials)
 
 
-def test_one_of_many_refreshes_wins_and_the_session_ends_with_one_piece_of_evidence(
+def test_one_of_many_concurrent_refreshes_wins_and_the_session_ends_with_one_event(
     somebody: Callable[[], User], now: datetime
 ) -> None:
     for _ in range(ROUNDS):

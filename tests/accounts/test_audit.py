@@ -92,7 +92,7 @@ def test_the_function_that_fails_leaves_the_log_closed(event: AuditEvent) -> Non
             attempt("SELECT accounts_prune_audit('-infinity', 'infinity', -1)")
         cursor.execute(SETTING)
         assert cursor.fetchone() != ("on",)
-        # Where a function of an operator's catches the error itself, too.
+        # An operator's function may catch the error itself, too.
         cursor.execute(
             "DO $$ BEGIN PERFORM accounts_prune_audit('-infinity', 'infinity', -1);"
             " EXCEPTION WHEN OTHERS THEN NULL; END $$"
@@ -153,7 +153,7 @@ def test_the_events_that_operators_look_for_are_found_by_index(by: Actor, now: d
         "audit_newest_first": "at < now() ORDER BY at DESC LIMIT 1",
     }
     with connection.cursor() as cursor:
-        # What the planner can use, not what it prefers for a table of nothing.
+        # The planner shows the indexes that it can use, not its preference for an empty table.
         cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
         for index, condition in conditions.items():
             statement = f"EXPLAIN SELECT * FROM accounts_auditevent WHERE {condition}"

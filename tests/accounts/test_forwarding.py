@@ -216,6 +216,6 @@ def test_two_workers_at_once_send_each_event_once(by: Actor, now: datetime) -> N
     assert targets(server) == list("abcdef")
 
 
-def test_there_is_one_position(now: datetime) -> None:
+def test_the_table_of_positions_has_one_row(now: datetime) -> None:
     with pytest.raises(IntegrityError, match="audit_position_is_one"):
         AuditPosition.objects.create(id=2, event_id=1, at=now + timedelta(days=1))

@@ -41,7 +41,7 @@ def test_a_wrong_password_costs_todays_work_whatever_its_hash_asks_for(
         assert check_password(PASSWORD, encoded)
 
 
-def test_it_is_the_one_hasher() -> None:
+def test_the_gated_hasher_is_the_only_hasher() -> None:
     assert isinstance(get_hasher("default"), GatedArgon2Hasher)
 
 

@@ -67,7 +67,7 @@ def test_a_job_that_loses_its_database_connection_is_still_noted(now: datetime) 
     assert events() == [("nightly:failed", "tidy")]
 
 
-def test_one_of_two_runs_at_once_is_not_begun(now: datetime) -> None:
+def test_a_second_concurrent_run_of_a_job_does_not_start(now: datetime) -> None:
     working, enough = threading.Event(), threading.Event()
 
     def slow(*, by: Actor, now: datetime, dry_run: bool) -> str:

@@ -132,7 +132,7 @@ def test_a_session_is_found_by_how_its_device_begins(console: Browser, people: l
     assert found(console, "accounts_refreshtoken", session.pk) == {"ada"}
 
 
-def test_only_some_people_are_looked_for_at_once(
+def test_one_search_matches_a_limited_number_of_people(
     console: Browser, people: list[User], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accounts.admin.large_lists.PEOPLE_LOOKED_FOR", 2)

@@ -46,7 +46,7 @@ class SoftwareKey:
         self.private = ec.generate_private_key(ec.SECP256R1())
         self.origin = configured.OTP_WEBAUTHN_ALLOWED_ORIGINS[0]
         self.rp = configured.OTP_WEBAUTHN_RP_ID
-        # What a browser states beside.
+        # Further members that a browser states.
         self.stated: dict[str, Any] = {"crossOrigin": False}
 
     def made(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def test_a_statement_made_within_a_page_of_another_origin_is_refused(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_one_of_several_registrations_on_one_challenge_is_stored_and_none_is_an_error_of_ours(
+def test_one_of_several_registrations_on_one_challenge_is_stored_without_a_server_error(
     sets_up: Sets, operator: User
 ) -> None:
     browser, _ = sets_up(operator)
@@ -248,7 +248,7 @@ def _until_somebody_waits_or(ended: Thread) -> None:
 
     def waits() -> bool:
         with connection.cursor() as cursor:
-            # Whoever waits here holds some lock of this database, too.
+            # A backend that waits here holds some lock of this database, too.
             cursor.execute(
                 "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM pg_locks"
                 " WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
@@ -272,7 +272,7 @@ def test_a_body_that_cannot_be_read_is_refused_and_changes_nothing(
                 answer: Any = browser.generic(
                     "POST", address, body, content_type="application/json"
                 )
-                # What begins a ceremony has no use for a body.
+                # Steps that begin a ceremony ignore a body.
                 known = {400, 413, 200 if step == "begin" else 422}
                 assert answer.status_code in known, (address, name)
     assert list(WebAuthnCredential.objects.values_list("credential_id")) == [(key.id,)]

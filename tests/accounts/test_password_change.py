@@ -31,7 +31,9 @@ def person(organisation: Client) -> User:
     return User.objects.create_user("ada@acme.test", PASSWORD, client=organisation)
 
 
-def test_one_of_many_changes_at_once_holds(person: User, by: Actor, now: datetime) -> None:
+def test_one_of_many_concurrent_changes_takes_effect(
+    person: User, by: Actor, now: datetime
+) -> None:
     passwords = [f"{NEW} {number}" for number in range(3)]
     results = race(
         *(

@@ -112,7 +112,7 @@ class TestRefreshTokens:
         assert not Session.objects.exists()
         assert not RefreshToken.objects.exists()
 
-    def test_one_that_was_left_goes_thirty_days_after_its_last_token_expired(
+    def test_an_unused_session_is_pruned_thirty_days_after_its_last_token_expired(
         self, user: User, now: datetime
     ) -> None:
         pair = self.enter(user, at=now)
@@ -234,7 +234,7 @@ def test_pruning_twice_at_once_beside_a_revocation_harms_nothing(
 
     results = race(prune, revoke, prune)
     assert [each for each in results if isinstance(each, Exception)] == []
-    # What just now ended is kept for its thirty days, unless it was found before as one long expired.
+    # A session that has just ended is kept for thirty days, unless it was found before as one long expired.
     ended_now = results[1]
     assert isinstance(ended_now, int)
     prune()

@@ -130,7 +130,7 @@ def test_a_list_of_people_is_added_whole_or_not_at_all(acme: Client, how: How) -
 
 
 @pytest.mark.django_db
-def test_whoever_was_invited_takes_no_second_seat(
+def test_an_invited_person_takes_no_second_seat(
     acme: Client, how: How, now: Any, settings: Any
 ) -> None:
     """An invitation is asked for again and accepted at a full licence (sbomify/sbomify#1622, langgenius/dify#38995)."""
@@ -277,7 +277,7 @@ def apart(act: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_whoever_is_moved_while_being_enabled_takes_no_seat_of_the_other_client(
+def test_a_person_moved_while_being_enabled_takes_no_seat_of_the_other_client(
     acme: Client, plan: Plan, how: How
 ) -> None:
     other = create_client(name="Borealis GmbH", plan=plan, **how)

@@ -113,7 +113,7 @@ class Life(RuleBasedStateMachine):
         transaction.set_rollback(True)
         self.example.__exit__(None, None, None)
 
-    # What happens.
+    # Events.
 
     @initialize(target=tokens, device=st.sampled_from(DEVICES))
     def first_login(self, device: str) -> Held:
@@ -255,7 +255,7 @@ class Life(RuleBasedStateMachine):
         kept = set(Session.objects.values_list("pk", flat=True))
         assert kept == {chain.id for chain in self.chains if not chain.pruned}
 
-    # What always holds.
+    # Invariants.
 
     @invariant()
     def the_live_tokens_are_those_of_the_model(self) -> None:

@@ -82,7 +82,7 @@ class TestRefresh:
         assert api.post(LOGOUT, body, format="json").status_code == 204
         assert not Session.objects.filter(ended_at=None).exists()
 
-    def test_it_gives_the_next_pair_once(self, api: APIClient, pair: TokenPair) -> None:
+    def test_a_refresh_returns_the_next_pair_once(self, api: APIClient, pair: TokenPair) -> None:
         first = api.post(REFRESH, {"refresh": pair.refresh}, format="json")
         assert (first.status_code, first["Cache-Control"]) == (200, "no-store")
         again = api.post(REFRESH, {"refresh": pair.refresh}, format="json")
@@ -97,7 +97,7 @@ class TestRefresh:
 
 
 class TestLogout:
-    def test_it_ends_the_session_and_its_tokens(
+    def test_a_logout_ends_the_session_and_its_tokens(
         self, signed_in: APIClient, pair: TokenPair
     ) -> None:
         response = signed_in.post(LOGOUT, {"refresh": pair.refresh}, format="json")
@@ -108,7 +108,7 @@ class TestLogout:
         assert signed_in.get("/v1/auth/me").json()["code"] == "access_revoked"
 
     @pytest.mark.parametrize("token", ["", "x", "a" * 43, "a" * 5000, "a\0"])
-    def test_it_answers_the_same_whatever_the_token(
+    def test_a_logout_answers_the_same_for_any_token(
         self, api: APIClient, token: str, pair: TokenPair
     ) -> None:
         assert api.post(LOGOUT, {"refresh": token}, format="json").status_code == 204
@@ -169,7 +169,7 @@ class TestPasswordChange:
     CHANGE = "/v1/auth/password/change"
     NEW = "staple battery horse correct"
 
-    def test_it_ends_every_session_and_the_new_one_works(
+    def test_a_password_change_ends_every_session_and_the_new_password_works(
         self, signed_in: APIClient, user: User, now: datetime
     ) -> None:
         body = {"current": PASSWORD, "new": self.NEW}

@@ -28,7 +28,7 @@ SECONDS = usual(4.0, short=1.0)
 CHAINS = Path(__file__).with_name("refresh.lua")
 KEYED = {"Content-Type": "application/json", "Idempotency-Key": "bench"}
 UNKEYED = {"Content-Type": "application/json"}
-# How many more tokens than callers: wrk asks for a first request which it never sends.
+# More tokens than callers by this many: wrk asks for a first request which it never sends.
 SPARE = 2
 PEOPLE, SIGNING_IN = 64, 16
 

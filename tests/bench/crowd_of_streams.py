@@ -21,7 +21,7 @@ from tests.tools.folders import ROOT
 
 # A mark in the text of a chunk: when it was due, in seconds on the monotonic clock.
 MARK = re.compile(rb'"(\d{10}\.\d{6})"')
-# What may be split between two reads: a mark, or the end of the stream.
+# The longest text that may be split between two reads: a mark, or the end of the stream.
 LONGEST_MARK = 64
 DONE = b"data: [DONE]"
 LAST_CHUNK = b"\r\n0\r\n\r\n"
@@ -100,7 +100,7 @@ class _Stream:
         self.number, self.left = number, left
         self.first = self.last = 0.0
         self.marks = 0
-        # Whether its last event has come.
+        # Set once the last event has come.
         self.has_last = False
         self.tail = b""
         self.over: str | None = None

@@ -39,7 +39,7 @@ class Line:
     reference: list[float] | None = None
     at_least: float | None = None
     at_most: float | None = None
-    # What the reference is, and anything a reader has to know.
+    # The reference, and a note for readers.
     against: str = ""
     note: str = ""
 

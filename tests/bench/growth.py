@@ -34,7 +34,7 @@ PUBLISHES = 20
 MOST = 1.2
 # A night takes a tenth of a second: it has so many rounds at least.
 NIGHTS = 5
-# What is removed lies all over an index that is two pages deeper and does not fit into the processor's caches.
+# Removed rows lie all over an index that is two pages deeper and does not fit into the processor's caches.
 MOST_OF_A_NIGHT = 2.0
 # Of indexes that are a level deeper.
 MOST_PAGES_OF_A_NIGHT = 1.5

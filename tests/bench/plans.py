@@ -40,7 +40,7 @@ Ask = Callable[[Person], None]
 Explained = list[tuple[str, str]]
 PUBLISH = "publish"
 _ASKING = ("SELECT", "(SELECT", "INSERT", "UPDATE", "DELETE", "WITH")
-# What has no plan. Anything else would be missing from the page.
+# Statements without a plan. Anything else would be missing from the page.
 _UNPLANNED = ("SAVEPOINT", "RELEASE SAVEPOINT", "ROLLBACK TO SAVEPOINT", "SET ")
 _PLACE = re.compile(r"%(?:\((\w+)\))?s")
 # From then on the server weighs a plan for any values against one for each.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
 
-# How often it is looked at, and what a process that was stopped saves up before it goes on: CPU seconds.
+# The interval of checks, and the CPU seconds that a stopped process saves up before it goes on.
 EVERY_SECONDS = 0.001
 SAVED_UP = 0.004
 

@@ -129,7 +129,7 @@ def _paced_on_a_core_each(scene: Scene, where: str) -> Figures:
 
 
 def _flooded(scene: Scene, where: str, seconds: float = SECONDS) -> Figures:
-    # What a look before has held up is not this one's.
+    # Delays of an earlier look do not count for this one.
     scene.replica.catch_up(scene.database.url)
     with _looking(scene, where) as looks, lagging(scene.database.url) as lag:
         load = scene.stage.load(

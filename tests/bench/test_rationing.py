@@ -41,7 +41,7 @@ def test_a_process_that_is_rationed_computes_no_more_than_its_share_and_goes_on_
 ):
     with busy() as process:
         with rationed([process.pid], 0.2):
-            # Who rations it is not always there in time on a busy machine.
+            # The rationing process does not always run in time on a busy machine.
             assert any(share_of(process.pid) < 0.5 for _ in range(10))
 
         assert not is_stopped(process.pid)

@@ -58,7 +58,7 @@ def test_parts_stand_in_the_order_in_which_they_were_measured() -> None:
     assert heads == ["## Goals: 1 of 2 met", "## complete", "## status"]
 
 
-def test_it_says_under_what_it_was_measured() -> None:
+def test_the_report_names_the_conditions_of_the_measurement() -> None:
     said = "\n".join(markdown([CALLS], UNDER))
     for each in ("2030-01-02T03:04:05Z", "2 cores of a processor", "Python 3.11.0", "3 rounds"):
         assert each in said

@@ -154,7 +154,7 @@ def test_a_night_runs_every_job_and_says_a_line_of_each(now: datetime) -> None:
     assert sorted(done) == sorted(job.name for job in JOBS)
 
 
-def test_one_that_fails_stops_none_of_the_others(monkeypatch) -> None:
+def test_a_failed_job_does_not_stop_the_others(monkeypatch) -> None:
     def broken(*, by: Actor, now: datetime, dry_run: bool) -> str:
         raise RuntimeError
 

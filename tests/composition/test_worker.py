@@ -137,7 +137,7 @@ def test_a_stopping_worker_finishes_its_job_and_starts_no_other(
     process = start("--concurrency", "1")
     eventually(lambda: mail_server.waiting == 1)
     process.send_signal(signal.SIGTERM)
-    # Whether it has heard is seen by nothing but that it ends, so it may hear while it waits or after.
+    # The signal's arrival can be observed only by the end, so it may arrive during the wait or after it.
     process.send_signal(signal.SIGTERM)
     mail_server.open.set()
     assert process.wait(LONGEST) == 0
@@ -245,7 +245,7 @@ def test_a_mail_during_which_the_database_was_away_is_sent_and_its_worker_lives_
         # It may have to be noticed first that the part of the worker that did it is gone.
         eventually(lambda: statuses() == {"succeeded"}, seconds=180)
         assert process.poll() is None
-        # What the clock asks for may have failed in between; the next minute makes up for it.
+        # Scheduled jobs may have failed in between; the next minute makes up for it.
         once = ProcrastinateJob.objects.filter(queueing_lock=None)
         assert not once.filter(status="failed").exists()
 

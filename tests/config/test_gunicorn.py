@@ -19,7 +19,7 @@ from tests.tools.folders import ROOT
 from tests.waiting import eventually
 
 SECRET = "s3cretMARKERneverlogged"
-# What has not come about by then does not.
+# The bound of a wait for a condition.
 SECONDS = 60.0
 FROM_PROXY = {"Host": "shell.test", "X-Forwarded-Proto": "https"}
 
@@ -379,7 +379,7 @@ def test_web_processes_limit_their_statements(given: str | None, limits: list[st
     assert done.stdout.split() == limits
 
 
-# Which connections one round of the event loop accepts, of those that wait for a worker among others.
+# The connections that one round of the event loop accepts, among those that wait for a worker.
 ACCEPTING = """
 from config.gunicorn import MOST_ACCEPTED, Worker
 import gevent, socket

@@ -18,7 +18,7 @@ OTHERS = ("/admin/second-factor/own/", "/admin/settings/", "/account/forgotten")
 FAULTS = """rules => axe.run({rules, resultTypes: ["violations"]}).then(found => found.violations
     .filter(each => ["serious", "critical"].includes(each.impact) || each.id in rules)
     .map(each => [each.id, ...each.nodes.slice(0, 3).map(node => node.html.slice(0, 200))]))"""
-# What this console promises beside what axe calls serious.
+# Rules that this console adds to those that axe calls serious.
 RULES = {name: {"enabled": True} for name in ("page-has-heading-one", "link-in-text-block")}
 
 

@@ -80,7 +80,7 @@ def test_the_audit_log_has_a_beginning_and_an_end_of_what_its_rule_has_mailed(
     assert AuditEvent.objects.get(action=RAISED).after == {"says": HELD}
 
 
-def test_what_a_rule_has_mailed_to_nobody_is_mailed_once_there_are_addresses(
+def test_an_alert_that_a_rule_mailed_to_nobody_is_mailed_once_there_are_addresses(
     operators: Operators,  # noqa: F811 - the fixture
 ) -> None:
     operators.off()
@@ -95,7 +95,7 @@ def test_what_a_rule_has_mailed_to_nobody_is_mailed_once_there_are_addresses(
     assert events() == [(RAISED, f"suspensions: {row.pk}")]
 
 
-def test_without_a_worker_what_stands_when_ways_are_turned_on_is_notified_once(
+def test_open_alerts_are_notified_once_when_a_channel_is_enabled_without_a_worker(
     operators: Operators,  # noqa: F811 - the fixture
 ) -> None:
     operators.off()

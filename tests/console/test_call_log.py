@@ -231,7 +231,7 @@ class TestFilters:
         for proposed in ("Borealis GmbH", "model=offered", "provider=spare", "model=retired"):
             assert f'value="{proposed}"' in text, proposed
 
-    def test_what_is_chosen_stays_in_the_address(self, console: Browser) -> None:
+    def test_the_selected_filters_stay_in_the_address(self, console: Browser) -> None:
         sent = [
             ("q", ""), ("filter", "days=30"), ("filter", "is=done"), ("client", " Acme "),
             ("person", ""), ("slower", "3"), ("opened_at__gte", ""),
@@ -428,7 +428,7 @@ class TestManyCalls:
         assert event.after == {"slower": "30", "days": "7"}
 
 
-def test_as_many_queries_for_many_filters_as_for_few(
+def test_the_number_of_queries_does_not_grow_with_the_filters(
     console: Browser, calls: dict[str, Any], user: User
 ) -> None:
     def number(**query: Any) -> int:

@@ -45,7 +45,7 @@ from usage.stops import stop_model_calls
 
 pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)
-# What a bad day does not have, and the worst day has too.
+# Kinds that a bad day does not have, and the worst day has too.
 QUIET = {
     "clock",
     "signing_key",
@@ -147,7 +147,7 @@ def _usage(world: World, by: Actor, now: datetime) -> None:
 
 
 def _models(now: datetime, settings: Any) -> None:
-    # What this process noted of routes of these names in another test.
+    # Another test may have recorded routes of these names in this process.
     for known in (health.readiness._seen, health.readiness._failures):
         known.clear()
     settings.LLM_DEFAULT_MODEL = "nothing-like-it"
@@ -200,7 +200,7 @@ def test_hundreds_of_people_cost_no_more_than_their_counts(
     console.get("/admin/")
     with CaptureQueriesContext(connection) as asked:
         page = console.get("/admin/")
-    # How many more alerts and stopped people there are; those at caps are counted as they are compared.
+    # Numbers of further alerts and stopped people; those at caps are counted as they are compared.
     assert len(asked) <= 37
     by_kind = Counter(item.kind.name for item in page.context["glance"]["items"])
     assert (by_kind["stopped"], by_kind["alert"], by_kind["cap"]) == (4, 4, 6)

@@ -99,7 +99,7 @@ def filled(field: forms.Field, name: str, *, now: datetime) -> Any:
     return NAMED.get(name) or FILLED[kind](field, now)
 
 
-# What a form needs that its fields do not tell, by model and act.
+# Input of forms that their fields do not imply, by model and act.
 SAID: dict[str, Callable[[Any], dict[str, Any]]] = {
     "licence_customer": lambda licence: {"stripe_customer_id": "cus_NffrFeUfNV2Hib"},
     "licence_terms": lambda licence: {"entitlements": "notes"},

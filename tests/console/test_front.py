@@ -243,7 +243,7 @@ def test_each_role_has_a_front_of_its_own_and_may_open_every_link_of_it(
         assert browser.get(link).status_code in {200, 302}, (role, link)
 
 
-def test_it_costs_a_handful_of_queries(console: Browser, world: World) -> None:
+def test_the_front_page_takes_a_bounded_number_of_queries(console: Browser, world: World) -> None:
     """The session, its end and the operator included, and with something of many kinds to be told."""
     with CaptureQueriesContext(connection) as queries:
         assert console.get("/admin/").status_code == 200

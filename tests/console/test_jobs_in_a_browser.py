@@ -612,7 +612,7 @@ class Keys:
         self.open(button)
 
 
-# What has the focus: its words, or the name and value of a field.
+# The focused element: its words, or the name and value of a field.
 FOCUSED = """() => {
     const it = document.activeElement;
     return it.tabIndex < 0 ? "" : it.name ? `${it.name} ${it.value}` : it.textContent;

@@ -150,7 +150,7 @@ def test_a_file_with_faults_shows_them_first_and_offers_nothing_but_another_file
         (b"", "empty"),
     ],
 )
-def test_another_kind_of_file_is_told_beside_the_field(
+def test_another_kind_of_file_is_refused_beside_the_field(
     console: Browser, organisation: Client, content: bytes, sentence: str
 ) -> None:
     response = upload(console, organisation, content)

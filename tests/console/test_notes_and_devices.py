@@ -175,7 +175,7 @@ class TestDevices:
             assert table.columns[-1].label == "Stable offers"
             assert table.rows[0].cells[-1] == offered
 
-    def test_whose_device_it_is_is_found_by_its_install(
+    def test_an_install_finds_the_person_of_the_device(
         self, console: Browser, user: User, laptop: Session
     ) -> None:
         text = console.get(reverse("admin:search"), {"q": "install-7f"}).content.decode()

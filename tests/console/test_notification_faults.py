@@ -130,7 +130,7 @@ CASES: Sequence[tuple[str, str, list[str]]] = [
      "begin webhook_fails look work look work end look work webhook_is_back work look work", [MISSED, OVER]),
     ("the same of mail",
      "begin mail_fails look work look work end look work mail_is_back work work look work", [MISSED, OVER]),
-    # What has ended while nobody looked, and what was to be sent when everything was restarted.
+    # Alerts that ended unobserved, and alerts that were pending when everything was restarted.
     ("prometheus/alertmanager#2570", "begin look work end look work", [MISSED, OVER]),
     ("grafana/grafana#68162", "begin look work end look look look work", [MISSED, OVER]),
     ("healthchecks/healthchecks#212", "begin look look work end look look work", [MISSED, OVER]),
@@ -292,7 +292,9 @@ class TestReleaseBefore:
         operators.work()
         assert (operators.posted, operators.mailed) == ([MISSED, OVER], [MISSED, OVER])
 
-    def test_it_finds_what_this_one_has_raised(self, operators: Operators) -> None:
+    def test_the_previous_release_finds_the_alerts_that_this_one_raised(
+        self, operators: Operators
+    ) -> None:
         operators.begin()
         operators.look()
         operators.work()

@@ -45,7 +45,7 @@ MOST_QUERIES_OF_A_LIST = 9
 MOST_QUERIES_OF_A_ROW = 21
 # Of a person, the rules that admit calls are run dry, each with what it reads.
 MOST_QUERIES_OF_A_PERSON = 35
-# What needs attention of clients: one query finds the kinds that have rows, and each of those takes one or a few.
+# The attention list of clients: one query finds the kinds that have rows, and each of those takes one or a few.
 MOST_QUERIES_OF_PROBLEMS = 8
 CLIENTS = "/admin/accounts/client/"
 OWN = ("/admin/", "/admin/password_change/", "/admin/password_change/done/")

@@ -25,7 +25,9 @@ def test_the_page_says_how_many_it_ends_and_asks_why(console: Browser, world: Wo
     assert Session.objects.filter(ended_at=None).count() == 3
 
 
-def test_it_ends_them_once_and_is_audited_with_its_reason(console: Browser, world: World) -> None:
+def test_revoking_everybody_ends_sessions_once_and_is_audited_with_its_reason(
+    console: Browser, world: World
+) -> None:
     done = console.post(PAGE, {"reason": "The keys leaked."}, follow=True)
     assert "<strong>Everybody has been signed out: 3 sessions ended.</strong>" in words(
         done.content
@@ -38,12 +40,12 @@ def test_it_ends_them_once_and_is_audited_with_its_reason(console: Browser, worl
     assert done.redirect_chain[-1][0].startswith("/admin/login/")
 
 
-def test_it_asks_for_a_recent_proof() -> None:
+def test_revoking_everybody_requires_a_recent_proof() -> None:
     assert wants_proof("accounts.session_add", people=())
 
 
 @pytest.mark.parametrize("role", [role for role in Role.values if role != Role.OWNER])
-def test_it_is_an_owners_act(role: str, world: World) -> None:
+def test_revoking_everybody_requires_an_owner(role: str, world: World) -> None:
     browser = Browser()
     browser.force_login(operator_with(Role(role)))
     assert browser.get(PAGE).status_code == 403

@@ -90,7 +90,7 @@ def test_an_auditor_looks_at_every_page_and_changes_nothing() -> None:
     assert acts == {right for right in acts if right.endswith("_export")}
 
 
-# Who else may open an address of the console, by the name of its route: every operator, or nobody.
+# Further readers of the console's addresses, by the name of the route: every operator, or nobody.
 EVERY_OPERATOR = {
     "index",
     "alerts",
@@ -228,7 +228,7 @@ def outcomes(principal: str, pair: TokenPair, asked: list[Asked]) -> Iterator[st
     for method, address, right in asked:
         opens = allowed(principal, right)
         if right == CLOSED and principal not in {"anonymous", Role.OWNER}:
-            # What an owner may not, nobody may.
+            # An act refused to owners is refused to everybody.
             continue
         if method == "GET" or (method == ACTION and opens):
             answer = browser.get(address)

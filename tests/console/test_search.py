@@ -188,7 +188,7 @@ def test_each_role_finds_what_it_may_list_and_every_link_opens(
         assert "People" in found(browser, "acme")
 
 
-def test_it_asks_once_a_kind(console: Browser, all_of_it: World) -> None:
+def test_a_search_takes_one_query_per_kind(console: Browser, all_of_it: World) -> None:
     base = asked(console, "")
     for text in ("acme", REQUEST[:8], "12345678", "1.2"):
         # A number may be anything: an id's beginning, a job, a request id. More than are shown are counted.

@@ -47,7 +47,7 @@ def test_an_import_says_before_it_is_done_how_many_seats_it_lacks(
     assert not AuditEvent.objects.filter(action="client:seat_refused").exists()
     shown = words(upload(console, acme, "email\nada@acme.test\nben@acme.test\ncem@acme.test\n"))
     assert "1 would be added" in shown
-    # Whoever is here already takes no further seat, also where more are taken than there are.
+    # An existing person takes no further seat, even beyond the number of seats.
     Licence.objects.filter(client=acme).update(seats=1)
     add = {"text": "email\nada@acme.test\n", "invited": "on"}
     assert console.post(page(acme, "import"), add).status_code == 302

@@ -590,7 +590,7 @@ def test_one_act_makes_an_operator_who_begins_with_one_code_that_no_mail_holds(
         assert plain not in str(job.args)
 
     new = "a passphrase for the console"
-    # What they were told is what the page asks for.
+    # The mail names the page that asks for the code.
     [begin] = re.findall(r"https://\S+?(/account/password\S*)", mail)
     assert f"{configured.BASE_URL}{begin}</code>" in shown
     asked = Browser().get(begin).content.decode()
@@ -622,7 +622,7 @@ def test_one_act_makes_an_operator_who_begins_with_one_code_that_no_mail_holds(
     assert "This email is taken." in again
 
 
-def test_only_owners_add_operators_and_those_who_would_be_refused_are_not_offered(
+def test_only_owners_add_operators_and_ineligible_people_are_not_offered(
     whole: Browser, operator: User, user: User
 ) -> None:
     page = reverse("admin:accounts_operator_add")
@@ -774,7 +774,7 @@ def test_an_operator_who_is_signed_out_is_told_by_whom(
     assert b"signed out" not in whole.get("/admin/login/").content
 
 
-def test_other_roles_are_no_reason_that_a_session_is_over(
+def test_a_change_of_roles_is_not_shown_as_the_end_of_a_session(
     whole: Browser, operator: User, other: User
 ) -> None:
     assert whole.get("/admin/").status_code == 200

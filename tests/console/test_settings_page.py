@@ -27,7 +27,7 @@ def test_every_variable_that_the_service_reads_has_its_place() -> None:
     assert {*MISSED} <= {*read_by_settings()}
 
 
-def test_it_says_what_counts_and_what_does_not_work(
+def test_the_page_shows_effective_settings_and_unavailable_functions(
     console: Browser, signing_key: None, settings: Settings
 ) -> None:
     settings.AUDIT_RETENTION_DAYS = 30
@@ -42,7 +42,7 @@ def test_it_says_what_counts_and_what_does_not_work(
     assert "may serve an older manifest" not in text(console)
 
 
-def test_it_shows_no_secret(console: Browser, settings: Settings) -> None:
+def test_the_page_shows_no_secret(console: Browser, settings: Settings) -> None:
     """Also none within an address (appsmithorg/appsmith#42169)."""
     settings.STRIPE_API_KEY = Secret("STRIPE_API_KEY", "sk_live_a-canary-of-a-key")
     settings.PUBLISH_SECRETS = Secret("PUBLISH_SECRETS", f"{'canary' * 6},{'second' * 6}")

@@ -51,7 +51,7 @@ def test_choice_effects_reason_and_button_come_in_that_order(
     assert places == sorted(places)
 
 
-def test_it_is_suspended_and_resumed_as_billing_says(console: Browser, licence: Licence) -> None:
+def test_a_client_is_suspended_and_resumed_by_billing(console: Browser, licence: Licence) -> None:
     done = console.post(
         page(licence, "suspend"), {"how_long": "for_good", "reason": "Unpaid."}, follow=True
     )

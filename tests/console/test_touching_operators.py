@@ -22,7 +22,7 @@ from tests.console.test_every_act import SAID, address_of, arranged, filled
 pytestmark = pytest.mark.django_db
 
 REFUSED = "This is an operator. Only owners may change operators."
-# What owners alone may do.
+# Acts of owners alone.
 OF_OPERATORS = {"operator", "roles", "dismiss", "set_up_code", "reset_factor"}
 
 

@@ -81,7 +81,7 @@ def test_a_worker_that_has_never_run_is_noticed_too(now: datetime) -> None:
     assert len(mail.outbox) == 1
 
 
-def test_one_that_was_stopped_has_time_to_be_started_again(now: datetime) -> None:
+def test_a_stopped_worker_has_time_to_be_started_again(now: datetime) -> None:
     tick(now)
     assert notify(now=now + 4 * MINUTE) == []
     assert notify(now=now + 6 * MINUTE) == ["worker"]
@@ -107,7 +107,7 @@ def test_a_clock_that_is_ahead_proves_no_life_and_is_an_alert(now: datetime) -> 
     assert subjects() == ["Over: A worker's clock is ahead"]
 
 
-def test_one_that_is_a_little_ahead_is_well(now: datetime) -> None:
+def test_a_worker_whose_clock_is_a_little_ahead_raises_no_alert(now: datetime) -> None:
     tick(now + MINUTE)
     assert notify(now=now) == []
 
@@ -188,7 +188,7 @@ class TestNights:
         record("client:created", by=Actor(name="x"), now=now - 25 * HOUR)
         assert notify(now=now) == []
 
-    def test_one_that_has_none_after_its_first_day_has(self, now: datetime) -> None:
+    def test_a_job_without_a_run_after_its_first_day_raises_an_alert(self, now: datetime) -> None:
         beat(now)
         record("client:created", by=Actor(name="x"), now=now - 27 * HOUR)
         assert notify(now=now) == sorted(f"night: {job.name}" for job in nightly.JOBS)
@@ -235,7 +235,7 @@ class TestNights:
         beat(now + 26 * HOUR)
         assert notify(now=now + 26 * HOUR) == [f"night: {new}"]
 
-    def test_it_is_over_with_the_next_good_run(self, now: datetime) -> None:
+    def test_the_alert_is_cleared_by_the_next_successful_run(self, now: datetime) -> None:
         beat(now)
         night("expire_grace", "done", now - 27 * HOUR)
         notify(now=now)

@@ -17,6 +17,7 @@ PEOPLE, INSTANCES, RESTARTS = (
     int(os.environ.get(name, least))
     for name, least in (("PEOPLE", "3"), ("INSTANCES", "1"), ("RESTARTS", "2"))
 )
+SIDE_BY_SIDE_SECONDS = float(os.environ.get("SIDE_BY_SIDE_SECONDS", "0"))
 
 
 def test_an_upgrade_and_the_way_back_lose_nothing(
@@ -25,7 +26,13 @@ def test_an_upgrade_and_the_way_back_lose_nothing(
     try:
         with upgrade(django_db_blocker.unblock, tmp_path, people=PEOPLE, say=print) as stage:
             events, audit = stage.one(EVENTS), stage.one(AUDIT)
-            drill(stage, people=PEOPLE, instances=INSTANCES, restarts=RESTARTS)
+            drill(
+                stage,
+                people=PEOPLE,
+                instances=INSTANCES,
+                restarts=RESTARTS,
+                side_by_side=SIDE_BY_SIDE_SECONDS,
+            )
             lost = losses(stage, events, audit)
             for phase, seconds in stage.account.slowest.items():
                 print(f"{seconds:6.2f} s at most: {phase}")

@@ -43,7 +43,7 @@ BEFORE = "213cb5a1"
 # Longer than a busy machine takes to tell the balancer that an instance ends.
 DRAIN_SECONDS = 5
 PHASE_SECONDS = 2.0
-# How long a report holds a table while the schema changes.
+# A report holds a table for this long while the schema changes.
 REPORT_SECONDS = 4.0
 PAGES = (
     "/admin/",
@@ -206,8 +206,11 @@ class Upgrade:
     def use_both(self) -> None:
         """Does the same while processes of both releases serve: tokens of one are good at the other."""
         self.use_all()
-        both = sorted(self.instances, key=lambda port: self.instances[port][1] == ROOT)
-        for first, then in (both, both[::-1]):
+        before, now = (
+            next(port for port, (_, code) in self.instances.items() if (code == ROOT) is is_now)
+            for is_now in (False, True)
+        )
+        for first, then in ((before, now), (now, before)):
             shell, other = Shell(f"http://{HOST}:{first}"), Shell(f"http://{HOST}:{then}")
             given = shell.login(self.demo["email"], self.demo["password"]).json()
             assert other.refresh(given["refresh"]).status_code == 200
@@ -215,6 +218,14 @@ class Upgrade:
             assert status["status"] == "active"
             told = OF_LEVERS & status.keys()
             assert told == (OF_LEVERS if self.instances[then][1] == ROOT else set())
+
+    def use_both_for(self, seconds: float) -> None:
+        """Does so again and again until the time is over, once at least."""
+        ends = time.monotonic() + seconds
+        self.use_both()
+        while time.monotonic() < ends:
+            time.sleep(PHASE_SECONDS)
+            self.use_both()
 
     def one(self, query: str) -> Any:
         with psycopg.connect(self.database.url) as connection:
@@ -297,8 +308,10 @@ def upgrade(
         yield stage
 
 
-def drill(stage: Upgrade, *, people: int, instances: int, restarts: int) -> None:
-    """Up, side by side, restarted again and again, back, and up again."""
+def drill(
+    stage: Upgrade, *, people: int, instances: int, restarts: int, side_by_side: float
+) -> None:
+    """Up, side by side for some seconds, restarted again and again, back, and up again."""
     stage.work(stage.before)
     for _ in range(instances):
         stage.start(stage.before)
@@ -320,7 +333,8 @@ def drill(stage: Upgrade, *, people: int, instances: int, restarts: int) -> None
         stage.use_all()
         stage.begin("side by side")
         stage.work(ROOT)
-        stage.replace(ROOT, meanwhile=stage.use_both)
+        # The time is that of all instances together.
+        stage.replace(ROOT, meanwhile=lambda: stage.use_both_for(side_by_side / instances))
         for number in range(restarts):
             how = (signal.SIGTERM, signal.SIGHUP)[number % 2]
             stage.begin(f"restart {number + 1} by {how.name}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 SIZE = "480m"
 PIECE = 1 << 20
-# What is left of a disk that is called full.
+# The file that fills a disk which is called full.
 BALLAST = "ballast"
 
 

@@ -19,7 +19,7 @@ class Watched:
     seen: Sequence[Seen]
     sums: Sequence[str]
     delay: float
-    # What each kind takes on this machine where nothing is ill.
+    # The usual time of each kind on this machine without faults.
     usual: Mapping[str, float]
     # Kinds that wait longer than LONGEST, as they are told to.
     patience: Mapping[str, float]

@@ -102,7 +102,7 @@ def run(stage: Stage, scenario: Scenario, traffic: Traffic) -> Outcome:
             _await_recovery(traffic, healed)
         outcome.delay = max(late)
         _await_quiet(stage, outcome)
-        # What another scenario has left is told there.
+        # Faults that another scenario left are listed there.
         faults += sorted(set(faults_of(stage, traffic)) - known)
         outcome.after = sums_of(stage)
         outcome.doubled_mails = doubled_mails(stage, traffic) - mails

@@ -26,7 +26,7 @@ Breaking = Callable[[Stage], AbstractContextManager[object]]
 SLOW_SECONDS = 5.0
 # Whole answers, for which two providers in turn have all of LLM_READ_TIMEOUT.
 WHOLE = dict.fromkeys(("complete", "messages", "responses"), LONGEST + 2 * PROVIDER_SECONDS)
-# What all takes here while nothing is ill.
+# The scenario without a fault, for the usual times.
 WELL = "nothing"
 # Longer than a statement and what it waits for: nobody waits for all of a frozen server.
 FROZEN_SECONDS = 26.0
@@ -49,7 +49,7 @@ class Scenario:
     expired: frozenset[str] = field(default_factory=frozenset)
     # Kinds that wait longer than others here, and for how long.
     patience: Mapping[str, float] = field(default_factory=dict)
-    # Why it cannot be tried on this stage; empty where it can.
+    # The reason why the scenario cannot run on this stage; empty where it can.
     skipped: Callable[[Stage], str] = lambda _: ""
 
 

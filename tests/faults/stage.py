@@ -161,7 +161,7 @@ def stage(folder: Path, unblock: Unblock) -> Iterator[Stage]:
         enter = stack.enter_context
         disk = enter(small_disk(folder / "disk"))
         postgres = enter(_postgres(disk or folder, folder))
-        # Where the database may move to; it is dropped there, so this ends after it.
+        # The database may move to these servers; it is dropped there, so this ends after it.
         servers = enter(ExitStack())
         database = enter(new_database(unblock, like=SPLIT))
         redis = enter(own_redis())

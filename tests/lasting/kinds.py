@@ -56,12 +56,12 @@ def _cache_keys() -> Iterator[str]:
 
 
 KINDS: Mapping[str, Names] = {
-    # What a job of before names.
+    # Names in the jobs of an earlier release.
     "task": registries.arguments,
     "queue": lambda: (each.queue for each in registries.tasks()),
     "periodic task": registries.periodic_tasks,
     "job lock": lambda: (*registries.locks_of_tasks(), *code.job_locks()),
-    # What rows name.
+    # Names in rows.
     "app label": registries.app_labels,
     "content type": registries.content_types,
     "operator role": lambda: Role.values,
@@ -72,29 +72,29 @@ KINDS: Mapping[str, Names] = {
     "JSON": _json,
     "night job": lambda: (each.name for each in nightly.JOBS),
     "attention": lambda: (each.name for each in kinds),
-    # What the processes of two releases share in the database.
+    # Names in the database that the processes of two releases share.
     "table": database.tables,
     "function": database.functions,
     "trigger": database.triggers,
     "enumeration": database.enumerations,
     "setting of a transaction": database.settings,
     "advisory lock": code.locks,
-    # What only this code can read again.
+    # Names that are needed to decrypt or verify stored data.
     "sealed column": registries.sealed_columns,
     "derived key": lambda: (*code.derivations(), *registries.session_salts()),
     "password hash": registries.hashers,
     "token": lambda: (TYPE, PREFIX),
-    # What browsers hold.
+    # Names that browsers keep.
     "cookie": registries.cookies,
     "session key": lambda: (*registries.sessions(), *code.session_keys()),
     "session value": registries.session_values,
-    # What mails, bookmarks, programs and other servers name.
+    # Names in mails, bookmarks, programs and other servers.
     "address": registries.addresses,
     "problem": lambda: (each.code for each in problems()),
     "stored path": _stored_paths,
     "cache key": _cache_keys,
     "rate limit": lambda: DEFAULTS,
-    # What operators, scripts and monitors name.
+    # Names used by operators, scripts and monitors.
     "entry point": registries.entry_points,
     "command": registries.commands,
     "variable": lambda: NAMES,

@@ -29,7 +29,7 @@ from config.platform.encryption import Sealed
 from tests.lasting.reading import OURS, Part
 from tests.tools.folders import ROOT
 
-# What an expression captures, in the form of its name.
+# The groups of an expression, in the form of their names.
 _CAPTURED = re.compile(r"\(\?P(<\w+>)[^()]*\)(?:\\Z)?")
 
 

@@ -118,7 +118,7 @@ class TestWhatAStatusMeans:
 
 
 class TestGrace:
-    def test_it_runs_from_the_first_time_and_later_runs_do_not_move_it(
+    def test_the_grace_period_starts_with_the_first_run_and_later_runs_do_not_move_it(
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
         (licence,) = paying()
@@ -205,7 +205,9 @@ class TestAskedAgainBeforeASuspension:
         assert seen(licence) == ("active", None)
         assert str(report) == "nothing changed"
 
-    def test_only_they_are_asked_about(self, paying: Paying, by: Actor, now: datetime) -> None:
+    def test_only_clients_about_to_be_suspended_are_queried_again(
+        self, paying: Paying, by: Actor, now: datetime
+    ) -> None:
         paying(4)
         asked = []
 
@@ -245,7 +247,7 @@ class TestAskedAgainBeforeASuspension:
         assert seen(licence) == ("active", None)
         assert "1 (Client 000)" in str(report)
 
-    def test_another_customer_during_the_run_is_not_taken_for_the_first(
+    def test_a_customer_changed_during_the_run_is_not_confused_with_the_first(
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
         (licence,) = paying()
@@ -349,7 +351,7 @@ class TestThoseOfWhomNothingIsLearnt:
         call_command("sync_subscriptions", stdout=out)
         assert out.getvalue() == "sync_subscriptions: changed: 1 suspended\n"
 
-    def test_however_many_are_refused_the_rest_is_asked_about(
+    def test_the_rest_is_queried_however_many_are_refused(
         self, stripe: Stripe, paying: Paying
     ) -> None:
         paying(6)
@@ -521,7 +523,7 @@ class TestOperatorsGrace:
 
 @pytest.mark.django_db(transaction=True)
 class TestCommand:
-    def test_it_takes_over_what_stripe_says_and_a_second_run_finds_nothing(
+    def test_the_command_applies_stripes_status_and_a_second_run_changes_nothing(
         self, stripe: Stripe, paying: Paying
     ) -> None:
         paying(4)

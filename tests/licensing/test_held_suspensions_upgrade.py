@@ -76,7 +76,7 @@ def test_both_names_are_understood_and_the_migration_goes_back_and_forth(before:
     for target in ((), ("licensing", "0015"), (), ()):
         migrate(before, "migrate", *target)
         now = types(before)
-        # Where it finds none, the release before makes a content type that has no permissions.
+        # The previous release makes a content type without permissions if it finds none.
         assert {name: now[name] for name in known} == known
         assert granted(before) == BRAKES | HELD
     assert now.keys() - known.keys() == {"heldsuspension", "servicenotice"}

@@ -34,7 +34,9 @@ def test_grace_says_until_when(signed_in: APIClient) -> None:
     assert signed_in.get(STATUS).json()["grace_until"] == "2027-01-31T12:30:00Z"
 
 
-def test_it_costs_one_query_that_reads(signed_in: APIClient, django_assert_num_queries) -> None:
+def test_the_status_takes_one_reading_query(
+    signed_in: APIClient, django_assert_num_queries
+) -> None:
     signed_in.get(STATUS)
     before = _rows_written()
     with django_assert_num_queries(1):

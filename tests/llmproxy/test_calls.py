@@ -117,10 +117,12 @@ class TestTokensLeft:
         labels = {"user": "seat-7", "metadata": {"project": "moon"}}
         assert UsageRecord.objects.get().labels == labels
 
-    def test_they_are_those_before_the_call_until_the_settlement(self, call: Call) -> None:
+    def test_remaining_tokens_are_those_before_the_call_until_the_settlement(
+        self, call: Call
+    ) -> None:
         assert left(call) == ("100000", "100000")
 
-    def test_they_are_less_by_the_charge_after_it(self, call: Call) -> None:
+    def test_remaining_tokens_are_less_by_the_charge_after_the_settlement(self, call: Call) -> None:
         asking(call).report = TokenUsage(30, 20)
         call.settle(End.DONE)
         assert left(call) == ("99980", "99950")
@@ -132,7 +134,9 @@ class TestTokensLeft:
         call.settle(End.DONE)
         assert left(call) == ("100000", "100000")
 
-    def test_they_are_unlimited_without_caps(self, caller: Caller, now: datetime) -> None:
+    def test_remaining_tokens_are_unlimited_without_caps(
+        self, caller: Caller, now: datetime
+    ) -> None:
         free = replace(
             caller, monthly_input_tokens=None, monthly_output_tokens=None, daily_tokens=None
         )
@@ -440,7 +444,7 @@ class TestEnds:
         assert now <= record().opened_at <= first == record().first_byte_at
         assert record().first_byte_at <= record().settled_at
 
-    def test_only_the_first_end_counts(self, call: Call) -> None:
+    def test_only_the_first_end_takes_effect(self, call: Call) -> None:
         call.settle(End.TIMEOUT)
         call.settle(End.DONE)
         assert record().end == "timeout"

@@ -81,7 +81,7 @@ def test_a_cap_is_passed_by_at_most_the_error_of_the_calls_that_run(
             break
         estimates = sum(call.admission.estimate.tokens for call in running)
         longest = max(longest, *(call.admission.estimate.tokens for call in running))
-        # Whatever they turn out to cost, they were admitted within the cap by their estimates.
+        # The calls were admitted within the cap by their estimates, whatever they turn out to cost.
         assert before + estimates <= CAP
         race(
             *(partial(finished, call, ratio) for call, ratio in zip(running, errors, strict=False))

@@ -421,7 +421,7 @@ class TestMembersOfNoList:
         "chat_template_kwargs": {"enable_thinking": False},
     }
 
-    def test_they_reach_a_provider_that_takes_all(self) -> None:
+    def test_unknown_members_reach_a_provider_that_takes_all(self) -> None:
         chat = parse(self.BODY, stream=False)
         assert len(chat.unknown) == 5
         assert chat.members == self.BODY
@@ -431,7 +431,7 @@ class TestMembersOfNoList:
         limit = {"model": "theirs", "max_tokens": 9}
         assert json.loads(sent.body) == self.BODY | limit
 
-    def test_they_stay_in_a_call_of_a_tool_that_is_given_back(self) -> None:
+    def test_unknown_members_of_a_returned_tool_call_are_kept(self) -> None:
         function = {"name": "f", "arguments": "{}", "trace": "a"}
         call = {"id": "c", "type": "function", "function": function, "thought": {"a": None}}
         said = {"role": "assistant", "content": None, "tool_calls": [{**call, "index": 0}]}
@@ -439,7 +439,7 @@ class TestMembersOfNoList:
         target().check(chat)
         assert chat.members["messages"][1]["tool_calls"] == [call]
 
-    def test_they_are_refused_at_any_other(self) -> None:
+    def test_unknown_members_are_refused_at_any_other_provider(self) -> None:
         assert sorted(faults(self.BODY)) == [
             ("/chat_template_kwargs", "unknown"),
             ("/messages/0/content/0/min_pixels", "unknown"),
@@ -448,7 +448,7 @@ class TestMembersOfNoList:
             ("/top_k", "unknown"),
         ]
 
-    def test_another_fault_is_a_fault_everywhere(self) -> None:
+    def test_other_faults_are_refused_at_every_provider(self) -> None:
         with pytest.raises(InvalidRequest) as refusal:
             parse({**self.BODY, "temperature": 3}, stream=False)
         assert "/temperature" in [fault.pointer for fault in refusal.value.errors]

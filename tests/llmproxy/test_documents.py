@@ -17,6 +17,12 @@ from tests.effort import takes_at_most
 
 LINES = b"BT /F1 9 Tf " + (b"(" + b"x" * 63 + b") Tj T* ") * 190 + b" ET"
 PAGE = b"<</Type /Page /Parent 2 0 R>>"
+MOST_SECONDS = documents.MOST_SECONDS
+
+
+@pytest.fixture(autouse=True)
+def _a_slow_machine_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "MOST_SECONDS", 60)
 
 
 def stream(data: bytes, head: bytes = b"/Filter /FlateDecode") -> bytes:
@@ -192,7 +198,8 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_hostile_file_takes_little_time(bomb: str) -> None:
+def test_a_hostile_file_takes_little_time(monkeypatch: pytest.MonkeyPatch, bomb: str) -> None:
+    monkeypatch.setattr(documents, "MOST_SECONDS", MOST_SECONDS)
     document = BOMBS[bomb]()
     assert len(document) < 9_000_000
     # Half a second of any machine, and the piece that was begun by then; without a limit it takes minutes.
@@ -248,7 +255,7 @@ def test_the_files_of_others_are_read_between_the_turns_of_a_large_one(
         if done is None and len(turns) == 1:
             # Another person's, in the first pause.
             assert tokens(small) == costs
-            # What others take of the thread is no time of this one.
+            # Time of the thread spent on other documents does not count for this one.
             clock[0] += 100
         return done
 

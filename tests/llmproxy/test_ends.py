@@ -33,7 +33,7 @@ from usage.models import UsageRecord
 __all__ = ["play", "routed"]
 
 Json = dict[str, Any]
-# Where each word was met; without a number it stands in its server's own documentation.
+# The source of each word; without a number it is its server's own documentation.
 ENDS = [
     ("stop", "stop", "OpenAI"),
     ("length", "length", "OpenAI"),
@@ -274,7 +274,9 @@ class TestInsideAnAnswer:
         assert the_charge() == ("provider_failed", 4241, 7, "provider")
 
     @pytest.mark.parametrize("surface", SURFACES)
-    def test_it_ends_every_surface_in_its_own_way(self, play: Play, surface: str) -> None:
+    def test_a_failure_inside_an_answer_ends_every_surface_in_its_own_way(
+        self, play: Play, surface: str
+    ) -> None:
         dialect, _ = SURFACES[surface]
         parts = [*first_events(surface), *last_events(surface, "abort", usage_of(surface))]
         call = asked(surface, streamed=True)
@@ -288,7 +290,7 @@ class TestInsideAnAnswer:
 
     @pytest.mark.parametrize("surface", SURFACES)
     @pytest.mark.parametrize("streamed", [True, False])
-    def test_before_the_first_byte_it_is_a_problem(
+    def test_a_failure_before_the_first_byte_is_a_problem(
         self, play: Play, surface: str, streamed: bool
     ) -> None:
         dialect, _ = SURFACES[surface]

@@ -377,7 +377,7 @@ class TestFrames:
         members = {"messages": [called, result]}
         said = sum(map(text_tokens, ("weather", '{"city": "Kiel"}', "rain")))
         assert 0 <= estimate(members) - said <= TOLERANCE + 3
-        # Whether other providers' models see the ids is not known.
+        # Other providers' models may or may not see the ids.
         ids = 2 * text_tokens("call_1")
         assert estimate(members, Measure("factor", ONE)) == estimate(members) + ids
 

@@ -143,7 +143,7 @@ def test_words_that_no_column_can_hold_do_not_keep_a_call_from_its_settlement(
         (breaks_off, "unreadable"),
     ],
 )
-def test_what_failed_without_a_status_is_named(
+def test_failures_without_a_status_are_named(
     routed: Routed, script: Script | None, what: str, streamed: bool
 ) -> None:
     routed.add(script, **({"read_timeout": SECONDS} if script is hangs else {}))
@@ -293,7 +293,9 @@ def test_a_caller_who_has_left_was_told_nothing(routed: Routed) -> None:
 
 
 class TestFirstOutput:
-    def test_it_comes_after_the_first_byte_of_a_stream(self, routed: Routed) -> None:
+    def test_the_first_output_is_measured_after_the_first_byte_of_a_stream(
+        self, routed: Routed
+    ) -> None:
         goes_on = Event()
 
         def script(peer: Peer, _: bytes) -> None:

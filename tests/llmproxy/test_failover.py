@@ -452,7 +452,7 @@ def test_a_failing_route_cools_down_and_comes_back(routed: Routed) -> None:
     for _ in range(3):
         assert b"second" in routed.ask()
     before = routed.asked[0]
-    # Whoever comes now is admitted to the second at once.
+    # A later call is admitted to the second at once.
     call = routed.admit()
     assert UsageRecord.objects.get(pk=call.id).provider == "number-2"
     assert b"second" in read(stream(call))

@@ -21,7 +21,7 @@ def test_user_and_metadata_are_kept() -> None:
     }
 
 
-def test_only_so_much_is_kept_as_openai_takes() -> None:
+def test_labels_beyond_openais_limits_are_not_stored() -> None:
     many = {f"n{index}": "v" for index in range(100)}
     kept = labels_of({"user": "u" * 10_000, "metadata": many | {"n0": "v" * 10_000}})
     assert kept is not None

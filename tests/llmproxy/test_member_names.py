@@ -20,7 +20,7 @@ from llmproxy.requests import chat, embeddings, messages, responses
 from tests.llmproxy.targets import target
 
 HELLO = [{"role": "user", "content": "hello"}]
-# What servers take that costs no more than tokens, which are bounded.
+# Members that cost no more than tokens, which are bounded.
 HONEST: dict[str, Any] = {
     "top_k": 5, "min_p": 0.1, "typical_p": 0.9, "repetition_penalty": 1.1, "repeat_penalty": 1.1, "repeat_last_n": 64,
     "mirostat": 2, "mirostat_tau": 5.0, "min_tokens": 3, "ignore_eos": True, "skip_special_tokens": False,

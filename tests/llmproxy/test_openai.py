@@ -431,7 +431,7 @@ class TestErrorEvents:
             ({"error": {"message": "No.", "type": "insufficient_quota"}}, 502),
         ],
     )
-    def test_it_is_the_problem_that_a_refusal_would_be(
+    def test_an_error_event_is_the_same_problem_as_a_refusal(
         self, error: dict[str, Any], status: int
     ) -> None:
         got = piece(error)
@@ -758,7 +758,7 @@ class TestRefusals:
         assert type(refusal_of(400, {}, json.dumps(body).encode())) is ProviderError
 
     @pytest.mark.parametrize("message", ["The name is too long.", "Unknown word 'context length'."])
-    def test_other_refusals_have_our_own(self, message: str) -> None:
+    def test_other_refusals_have_no_sdk_code(self, message: str) -> None:
         body = json.dumps({"error": {"message": message}}).encode()
         assert refusal_of(400, {}, body).sdk_code is None
 

@@ -115,7 +115,7 @@ class TestPublished:
 
 @pytest.mark.django_db
 class TestCommand:
-    def test_it_shows_the_difference_and_writes_nothing(self) -> None:
+    def test_the_command_shows_the_difference_and_writes_nothing(self) -> None:
         one = route("gpt-4o")
         lines = run()
         assert lines == [
@@ -128,7 +128,7 @@ class TestCommand:
         ]
         assert prices(one) == UNKNOWN
 
-    def test_it_writes_when_told_to_and_the_audit_log_knows(self) -> None:
+    def test_the_command_writes_and_audits_prices_with_its_option(self) -> None:
         one = route("gpt-4o")
         assert run("--write")[-1] == "update_prices: 1 written, for calls from now on"
         assert prices(one) == Prices(2_500_000, 1_250_000, 10_000_000)
@@ -219,7 +219,7 @@ class TestCommand:
         assert models_have_prices(None, ["default"]) == []
 
     @pytest.mark.parametrize(("answer", "written"), [("y", True), ("", False), ("n", False)])
-    def test_it_asks_at_a_terminal(
+    def test_the_command_asks_for_confirmation_at_a_terminal(
         self, monkeypatch: pytest.MonkeyPatch, answer: str, written: bool
     ) -> None:
         one = route("gpt-4o")
@@ -267,7 +267,7 @@ class TestSetting:
         assert [fault.pointer for fault in refused.value.errors] == [where]
         assert prices(one) == UNKNOWN
 
-    def test_both_need_a_reason(self, by: Actor) -> None:
+    def test_setting_and_freeing_prices_need_a_reason(self, by: Actor) -> None:
         one = route("house-model")
         with pytest.raises(InvalidRequest):
             set_prices(route_id=one.pk, prices=DEAR, reason=" ", by=by, now=NOW)
@@ -292,7 +292,7 @@ class TestSetting:
         assert not one.prices_are_set
 
     @pytest.mark.parametrize(("is_set", "left"), [(False, UNKNOWN), (True, DEAR)])
-    def test_another_model_of_the_provider_has_not_the_prices_of_the_last(
+    def test_a_routes_new_model_does_not_keep_the_old_prices(
         self, by: Actor, is_set: bool, left: Prices
     ) -> None:
         one = route("gpt-4o", input_price=9_000_000, output_price=9_000_000, prices_are_set=is_set)

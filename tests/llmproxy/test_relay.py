@@ -399,7 +399,7 @@ def test_the_last_cumulative_report_counts_and_later_output_is_added(
 
 def test_a_stream_in_an_ending_process_ends_with_an_error_event(play: Play, settings) -> None:
     """As where a process may not wait for its streams any longer."""
-    # What a slow machine takes between two chunks counts as text that was not seen.
+    # Pauses of a slow machine between two chunks count as unseen text.
     settings.LLM_UNSEEN_TOKENS_PER_SECOND = 0
 
     def script(peer: Peer) -> None:

@@ -544,7 +544,7 @@ def test_a_whole_answer_is_read_and_told() -> None:
         "output_tokens_details": {"reasoning_tokens": 3},
         "total_tokens": 16,
     }
-    # What the call costs at the provider reaches no caller.
+    # The provider's cost of the call reaches no caller.
     given = {**usage, "cost": 0.1, "cost_details": {"upstream": 0.1}}
     body = dumps({"id": "r", "model": "theirs", "output": output, "usage": given}).encode()
     answer, known, size = Responses().answer(body, target=target())

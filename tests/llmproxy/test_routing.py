@@ -66,7 +66,7 @@ class TestProviders:
     @pytest.mark.parametrize(
         "change", [{"name": "third"}, {"base_url": "https://elsewhere.test"}], ids=str
     )
-    def test_another_name_or_address_wants_the_key_again(
+    def test_a_provider_with_a_new_name_or_address_needs_its_key_again(
         self, second: Provider, change: dict[str, str], by: Actor, now: datetime
     ) -> None:
         terms = replace(TERMS, **{"base_url": "https://second.test", **change})
@@ -184,7 +184,7 @@ class TestRoutes:
             add_route(model=model, provider=second, terms=way, by=by, now=now)
         assert faults(refused) == ["/surfaces"]
 
-    def test_another_name_is_counted_anew_and_without_prices(
+    def test_a_route_with_a_new_model_name_has_no_counts_and_no_prices(
         self, route: Route, by: Actor, now: datetime
     ) -> None:
         Route.objects.update(token_factor=2, input_price=1, output_price=1, learns_since=None)

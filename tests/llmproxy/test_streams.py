@@ -33,7 +33,7 @@ def fields(event: bytes) -> bytes:
     return b"id: 7\nretry: 3000\n" + named + event
 
 
-# What the bytes of a stream's events become on the way.
+# Ways in which the network splits the bytes of a stream's events.
 TRANSPORTS: dict[str, Callable[[list[bytes]], list[bytes]]] = {
     "an event at a time": list,
     "all at once": lambda events: [b"".join(events)],

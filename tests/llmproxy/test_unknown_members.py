@@ -168,7 +168,7 @@ def of_server(option: Any) -> CallRequest:
         *(f"{blank}{INSIDE}" for blank in ("\u00a0", "\u3000", "\u2028", "\u0085", "\ufeff", "\x1f \ufeff ")),
         *(f"<{name}{INSIDE}>" for name in ("", "URL:", " URL: ")),
         "ht\ntp:10.0.0.1/a", "http:\\\\10.0.0.1", "FILE:/etc/passwd", "s3:\\a\\b", "gopher://10.0.0.1/",
-        # What follows a blank is a part of the path, or the host behind a name.
+        # Text after a blank is a part of the path, or the host behind a name.
         f"{INSIDE} is what I mean", f"{INSIDE}? is this", "http://a b@10.0.0.1/", "http://a b\\@10.0.0.1/",
         "http:10.0.0.1",
     ],

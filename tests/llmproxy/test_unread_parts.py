@@ -107,7 +107,7 @@ def test_a_prompt_that_was_reported_first_is_no_report(play: Play) -> None:
 
 @pytest.mark.parametrize("cut", [True, False])
 @pytest.mark.parametrize("reports", [True, False])
-def test_whoever_leaves_what_cannot_be_read_pays_it_all_the_same(
+def test_a_client_that_disconnects_from_an_unreadable_answer_is_charged(
     play: Play, settings: Any, cut: bool, reports: bool
 ) -> None:
     """Its text is not delivered and so not counted, and the time until then says little of it."""

@@ -183,7 +183,7 @@ def test_a_later_event_takes_nothing_back(
         ([{"prompt_tokens": 0, "completion_tokens": 5}, {"prompt_tokens": 9, "completion_tokens": 0}], (9, 5)),
         ([{"prompt_tokens": 9, "completion_tokens": 0}], (9, 0)),
         ([{"prompt_tokens": 9, "completion_tokens": 7}, {"prompt_tokens": 9, "completion_tokens": 5}], (9, 5)),
-        # What the total had above both stays above them.
+        # The surplus of the total above both stays above them.
         ([{"prompt_tokens": 600, "completion_tokens": 5, "total_tokens": 1105, "cached_tokens": 500},
           {"prompt_tokens": 600, "completion_tokens": 6}], (1100, 6, 500)),
         ([{"prompt_tokens": 10, "completion_tokens": 100, "total_tokens": 110},
@@ -249,7 +249,7 @@ def test_a_report_is_between_what_it_names_and_its_total(
     assert known.output >= completion
     assert known.cached_input in {0, *caches.values()}
     assert known.cache_write == caches.get("cache_creation_input_tokens", 0)
-    # What cannot be within prompt or completion is beside it, whatever the total says.
+    # Tokens that cannot be within prompt or completion are beside them, whatever the total says.
     apart = sum(each for each in (known.cached_input, known.cache_write) if each > prompt)
     apart += known.reasoning if known.reasoning > completion else 0
     if more is not None:

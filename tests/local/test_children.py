@@ -46,7 +46,7 @@ def said(child: Child) -> str:
     return child.program.log.read_text()
 
 
-def test_it_ends_when_who_started_it_is_killed(tmp_path: Path) -> None:
+def test_a_child_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", SUPERVISOR, str(tmp_path / "log")]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as supervisor:
         assert supervisor.stdout is not None
@@ -64,7 +64,7 @@ def test_ctrl_c_at_the_terminal_does_not_reach_it(tmp_path: Path) -> None:
         child.stop()
 
 
-def test_it_is_asked_to_end_and_may_tidy_up(tmp_path: Path) -> None:
+def test_a_child_receives_a_signal_and_may_clean_up(tmp_path: Path) -> None:
     code = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(print('tidy')))\n"
     child = start(tmp_path / "log", f"{code}print('up', flush=True)\n{LISTEN}")
     eventually(lambda: "up" in said(child))
@@ -73,7 +73,7 @@ def test_it_is_asked_to_end_and_may_tidy_up(tmp_path: Path) -> None:
     assert child.ended == 0
 
 
-def test_one_that_does_not_listen_is_killed_with_all_it_started(tmp_path: Path) -> None:
+def test_a_child_that_ignores_the_signal_is_killed_with_all_it_started(tmp_path: Path) -> None:
     child = start(tmp_path / "log", STUBBORN, patience=0.2)
     eventually(lambda: said(child).endswith("\n"))
     grandchild = int(said(child))
@@ -89,13 +89,13 @@ def test_a_failure_is_told_with_the_end_of_the_log(tmp_path: Path) -> None:
         child.wait_for_success()
 
 
-def test_one_that_dies_before_it_is_ready_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_child_that_exits_before_it_is_ready_is_not_waited_for(tmp_path: Path) -> None:
     child = start(tmp_path / "log", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
     with pytest.raises(Unready, match="the child was ended by SIGSEGV"):
         child.wait_until(lambda: False, seconds=600)
 
 
-def test_one_that_is_never_ready_is_given_up(tmp_path: Path) -> None:
+def test_a_child_that_is_never_ready_is_given_up(tmp_path: Path) -> None:
     child = start(tmp_path / "log", SLEEP)
     try:
         with pytest.raises(Unready, match=r"was not ready after 0 s\."):

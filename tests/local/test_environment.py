@@ -42,7 +42,7 @@ def manage(folder: Path, *arguments: str, **environ: str) -> subprocess.Complete
     )
 
 
-def test_only_its_owner_may_read_it_whatever_was_there_before(tmp_path: Path) -> None:
+def test_only_its_owner_may_read_the_file_whatever_existed_before(tmp_path: Path) -> None:
     path = tmp_path / "env"
     path.write_text("OLD=1\n")
     path.chmod(0o666)
@@ -86,7 +86,7 @@ def test_variables_of_the_process_go_before_the_file(tmp_path: Path) -> None:
     )
     (tmp_path / "key").write_text("k" * 60)
     given = {"BASE_URL": "https://by.hand", "SECRET_KEY_FILE": str(tmp_path / "key")}
-    # What the file says is accepted at a loopback address alone.
+    # The file's value is accepted at a loopback address alone.
     given["OPERATOR_SECOND_FACTOR"] = "required"
     done = manage(tmp_path, *ask, **given)
     assert done.stdout.splitlines()[-1] == f"https://by.hand {'k' * 60}", done.stderr
@@ -221,7 +221,7 @@ def test_the_file_is_made_once_without_a_start(tmp_path: Path) -> None:
     assert (folder / "env").read_bytes() == made
 
 
-def test_only_the_holder_of_the_folder_writes_its_file(tmp_path: Path) -> None:
+def test_only_the_process_that_locks_the_folder_writes_its_file(tmp_path: Path) -> None:
     with held(tmp_path):
         ensure_environment(tmp_path, {})
         assert not (tmp_path / "env").exists()

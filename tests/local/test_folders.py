@@ -109,7 +109,7 @@ def test_a_killed_holder_holds_no_longer(tmp_path: Path) -> None:
     assert not is_held(tmp_path)
 
 
-def test_one_that_is_stopping_is_waited_for(tmp_path: Path) -> None:
+def test_a_start_waits_for_a_run_that_is_stopping(tmp_path: Path) -> None:
     with holder(tmp_path, "stopping") as first:
         second = subprocess.Popen(
             [sys.executable, "-c", HOLDER, str(tmp_path), "running"],

@@ -38,7 +38,7 @@ def shape() -> set[tuple[str, str]]:
         return set(cursor.fetchall())
 
 
-def test_it_adds_what_was_asked_for_and_leaves_every_index_and_constraint(
+def test_growing_adds_the_requested_rows_and_keeps_every_index_and_constraint(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = shape()

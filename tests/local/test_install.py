@@ -119,7 +119,7 @@ def test_a_taken_port_is_told_before_anything_is_installed(project: Path) -> Non
 
 
 @pytest.mark.full
-def test_one_that_was_interrupted_is_made_again_and_then_left_alone(project: Path) -> None:
+def test_an_interrupted_environment_is_made_again_and_then_kept(project: Path) -> None:
     assert "Making the environment" in first_word(project, "test")
     first = install(project, "test")
     assert "Making the environment" in first.stdout, first.stderr
@@ -181,7 +181,7 @@ def test_uv_installs_a_lock_that_names_it_and_refuses_a_wrong_hash(
     assert not has(project, "shell_wrong")
 
 
-def test_one_that_came_from_another_folder_is_made_again(project: Path) -> None:
+def test_an_environment_from_another_folder_is_made_again(project: Path) -> None:
     """Its scripts would run the environment they were made in."""
     # Makes it, where no test before has; what is installed does not matter.
     install(project, "local")

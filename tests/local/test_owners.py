@@ -17,7 +17,7 @@ from tests.tools.postgres import MIGRATED, SPLIT, Postgres
 
 POWERS = "rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls"
 DUMP = BEFORE / "1f2697d.sql.gz"
-# Whatever its kind: nothing in a database of its own belongs to the first role, but what came with it.
+# Nothing of any kind in a database of its own belongs to the first role, except what came with it.
 FOREIGN = """
 SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relowner <> 'shell'::regrole
 UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND proowner <> 'shell'::regrole

@@ -44,7 +44,7 @@ def test_a_demo_release_is_published_as_it_is_built(tmp_path: Path, settings: Se
     assert PublicKey.of(settings.UPDATE_PUBLIC_KEY).name
 
 
-def test_it_is_for_a_local_run_with_its_own_cdn(tmp_path: Path) -> None:
+def test_the_release_needs_a_local_run_with_its_own_cdn(tmp_path: Path) -> None:
     environment.write(tmp_path / "env", {"BASE_URL": "http://127.0.0.1:8000"})
     with pytest.raises(Unready):
         main(["1.0.0", "--folder", str(tmp_path)])

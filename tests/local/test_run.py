@@ -159,7 +159,7 @@ def demo(run: Run) -> dict[str, str]:
     return loaded
 
 
-def test_it_goes_on_in_a_folder_of_an_earlier_version(first: Run) -> None:
+def test_a_run_works_in_a_folder_of_an_earlier_version(first: Run) -> None:
     person, now = demo(first), environment.read(first.folder / "env")
     assert {name: now[name] for name in SECRETS[:4]} == {name: BEFORE[name] for name in SECRETS[:4]}
     eventually(lambda: is_well(person["base_url"]))

@@ -48,7 +48,7 @@ def test_a_half_made_data_folder_is_made_again(postgres: Postgres) -> None:
     assert child.ended == 0
 
 
-def test_it_listens_on_a_socket_in_a_closed_folder_and_on_no_port(postgres: Postgres) -> None:
+def test_a_server_listens_on_a_socket_in_a_closed_folder_and_on_no_port(postgres: Postgres) -> None:
     child = postgres.start()
     try:
         assert dj_database_url.parse(postgres.url)["HOST"] == str(postgres.sockets)

@@ -22,7 +22,7 @@ def new_key() -> str:
     return Fernet.generate_key().decode()
 
 
-def test_it_opens_at_its_place_alone() -> None:
+def test_a_sealed_value_opens_only_in_its_row_and_column() -> None:
     value = encrypt(b"secret", place=HERE)
     assert decrypt(value, place=HERE) == b"secret"
     assert encrypt(b"secret", place=HERE) != value
@@ -33,7 +33,7 @@ def test_it_opens_at_its_place_alone() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1, 13, -1])
-def test_it_opens_unaltered_alone(at: int) -> None:
+def test_a_sealed_value_opens_only_if_unaltered(at: int) -> None:
     value = bytearray(encrypt(b"secret", place=HERE))
     value[at] ^= 1
     with pytest.raises(CannotDecrypt):

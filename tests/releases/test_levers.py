@@ -339,7 +339,7 @@ def test_a_minimum_of_all_above_their_own_pin_is_refused(
         assert "The pin of all shells offers 1.3.0" in sentence
 
 
-def test_whoever_rolls_another_channel_back_below_the_minimum_of_all_is_told(
+def test_a_rollback_below_the_minimum_of_all_channels_warns_the_operator(
     on_beta: Licence, how: dict[str, Any]
 ) -> None:
     levers.set_minimum_version(licence_id=None, minimum="1.4.0", **how)
@@ -410,7 +410,7 @@ def test_a_message_that_is_over_already_and_a_change_without_a_reason_are_refuse
     refused("/reason", set_message, **{**given, "until": None}, **{**how, "reason": " "})
 
 
-def test_whoever_leaves_less_than_a_minimum_is_told(
+def test_minimums_above_the_offered_version_are_listed(
     licence: Licence, releases: Pipeline, how: dict[str, Any]
 ) -> None:
     levers.set_minimum_version(licence_id=licence.pk, minimum="1.4.0", **how)

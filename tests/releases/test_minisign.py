@@ -38,7 +38,7 @@ def refused(file: bytes, key: PublicKey, content: bytes = CONTENT) -> str | None
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-def test_both_formats_hold_and_give_their_trusted_comment(
+def test_both_formats_verify_and_return_their_trusted_comment(
     signer: Signer, key: PublicKey, legacy: bool
 ) -> None:
     file = signer.sign(CONTENT, COMMENT, legacy=legacy)
@@ -82,7 +82,7 @@ def test_the_key_is_named_as_minisign_prints_it(signer: Signer, key: PublicKey) 
         PublicKey.of(signer.public[:-1])
 
 
-def test_other_bytes_and_another_key_are_told_apart(signer: Signer, key: PublicKey) -> None:
+def test_altered_bytes_and_a_wrong_key_are_distinguished(signer: Signer, key: PublicKey) -> None:
     file = signer.sign(CONTENT, COMMENT)
     assert refused(file, key, CONTENT + b".") == "signature_mismatch"
     assert refused(file, PublicKey.of(Signer().public)) == "wrong_key"

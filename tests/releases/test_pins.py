@@ -63,7 +63,7 @@ def test_a_version_that_was_never_published_is_told(
         assert [each["pointer"] for each in json.loads(response.content)["errors"]] == ["/version"]
 
 
-def test_another_channels_release_is_none_of_this_one(
+def test_a_channel_cannot_be_pinned_to_another_channels_release(
     releases: dict[str, Release], pipeline: Pipeline
 ) -> None:
     pipeline.publish(pipeline.release("2.0.0", "beta"), channel="beta")

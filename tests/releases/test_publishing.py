@@ -134,7 +134,7 @@ def test_the_same_bytes_signed_anew_are_served_with_the_new_signature(pipeline: 
     assert pipeline.stored() == (release.body, signature_of(anew))
 
 
-def test_other_bytes_for_a_known_version_are_a_conflict(pipeline: Pipeline) -> None:
+def test_different_bytes_for_a_published_version_are_a_conflict(pipeline: Pipeline) -> None:
     first = pipeline.release("1.0.0")
     pipeline.publish(first)
     other = pipeline.signed({**pipeline.document("1.0.0"), "notes": "Changed."})

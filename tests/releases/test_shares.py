@@ -404,7 +404,7 @@ def test_killed_at_any_step_nothing_is_offered_and_a_repeat_finishes(
     assert pipeline.publish(release, share=5).created
     assert len(those_offered()) > 4
     assert not pipeline.publish(release, share=5).created
-    # What an interrupted publish has left to the worker stays to be mended.
+    # An interrupted publish stays for the worker to complete.
     assert (pipeline.stored(), ShellChannel.objects.get().unplaced_since) == (before, mark)
     assert AuditEvent.objects.filter(action="release:published").count() == 2
 

@@ -114,7 +114,7 @@ def test_an_access_token_does_not_publish(pipeline: Pipeline, signed_in: APIClie
     problem(response, 401, "invalid_access_token")
 
 
-def test_either_of_two_secrets_publishes_and_the_audit_log_says_which(
+def test_either_of_two_secrets_publishes_and_the_audit_log_names_it(
     pipeline: Pipeline, settings: Settings
 ) -> None:
     settings.PUBLISH_SECRETS = Secret("PUBLISH_SECRETS", " the-new-one , the-old-one ")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import sql
 
-# What a caller is known by: without these nothing gets further than its token.
+# Columns that identify a caller: without these nothing gets further than its token.
 IDENTITY = frozenset(
     {
         "accounts_user", "accounts_user_groups", "accounts_user_user_permissions", "auth_group",

@@ -107,7 +107,7 @@ class Cable:
         for end in (source, sink):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
-        # Whoever comes second closes both, so that no number is used again under the other's hands.
+        # The second thread closes both, so that no number is used again while the other still uses it.
         with self._lock:
             if source in self._ends:
                 self._ends.discard(source)

@@ -14,7 +14,7 @@ from django.urls import get_resolver
 
 from tests.served.shell import PATIENCE, stand_in
 
-# What ends every session of its caller comes last of a walk.
+# Requests that end every session of their caller come last in a walk.
 ENDING = ("DELETE /v1/auth/sessions", "POST /v1/auth/password/change")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # Longer than any address takes, said and not sent.
@@ -31,7 +31,7 @@ class Secrets:
         self.mark = f"canary{secrets.token_hex(6)}"
         # May be kept where telemetry is kept, and nowhere else.
         self.told = f"told{secrets.token_hex(6)}"
-        # What a caller says of a call, which is kept on its record and nowhere else.
+        # The caller's label of a call, which is kept on its record and nowhere else.
         self.label = f"label{secrets.token_hex(6)}"
         self.real: set[str] = set()
 
@@ -85,7 +85,7 @@ class Walk:
         self.answers: list[Answer] = []
         self._session = requests.Session()
         self._session.trust_env = False
-        # What proxies and browsers add may be as secret as what the caller says.
+        # Headers that proxies and browsers add may be as secret as the caller's own.
         word = secret.word
         self._session.headers.update(
             {
@@ -136,7 +136,7 @@ class Routes:
         found = extract_views_from_urlpatterns(get_resolver().url_patterns)
         patterns = {simplify_regex(pattern) for _, pattern, *_ in found}
         braces = {each.replace("<", "{").replace(">", "}") for each in patterns}
-        # Which is how this would notice a call that the schema says nothing of.
+        # Pages that the schema does not list, so that a call it omits is noticed.
         self.pages = sorted(braces - paths)
 
     def path(self, operation: str, *, known: bool = True) -> str:

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from urllib.parse import unquote, urlsplit
 
 HOST = "127.0.0.1"
-# What PostgreSQL says of a commit: the tag of a COMMIT, or of a statement by itself that wrote rows, and that it is
-# idle, with no transaction open. It says both at once, when all is done.
+# PostgreSQL's messages after a commit: the tag of a COMMIT, or of a statement by itself that wrote rows, and that it is
+# idle, with no transaction open. It sends both at once, when all is done.
 COMMITTED = re.compile(rb"(COMMIT|(INSERT 0|UPDATE|DELETE) [1-9]\d*)\0Z\0\0\0\x05I")
 PATIENCE = 60.0
 

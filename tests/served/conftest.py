@@ -114,7 +114,7 @@ def service(ground: Ground) -> Iterator[Service]:
     """As it is by default, but for limits."""
     with running_service(ground.folder, ground.environ) as service:
         yield service
-        # Whatever was done to it, by all tests together.
+        # No test of the session may have caused an unexpected error.
         assert unexpected(service.errors()) == []
 
 

@@ -259,7 +259,7 @@ class Provider(BaseHTTPRequestHandler):
     """A model provider that answers by the last message, and an OAuth server; both always say the same."""
 
     protocol_version = "HTTP/1.1"
-    # What comes of each: a status and a body, or pieces of a stream.
+    # The members of an answer: a status and a body, or pieces of a stream.
     ANSWERS = (
         "hello",
         "tools",

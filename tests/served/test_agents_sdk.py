@@ -59,7 +59,7 @@ def run(shell: Shell, ask: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asked())
 
 
-def test_it_runs_an_agent_with_a_tool_and_goes_on(
+def test_the_agents_sdk_runs_an_agent_with_a_tool(
     shell: Shell, database: Database, person: Person
 ) -> None:
     async def ask(model: Any) -> None:
@@ -78,7 +78,7 @@ def test_it_runs_an_agent_with_a_tool_and_goes_on(
     assert_nothing_is_reserved(database, person)
 
 
-def test_it_streams(shell: Shell) -> None:
+def test_the_agents_sdk_streams(shell: Shell) -> None:
     async def ask(model: Any) -> None:
         result = Runner.run_streamed(Agent(name="Helper", model=model), "Good morning")
         text = ""
@@ -92,7 +92,7 @@ def test_it_streams(shell: Shell) -> None:
     run(shell, ask)
 
 
-def test_it_hands_off_and_answers_by_a_schema(shell: Shell) -> None:
+def test_the_agents_sdk_hands_off_and_answers_by_a_schema(shell: Shell) -> None:
     async def ask(model: Any) -> None:
         settings = ModelSettings(store=False, metadata={"feature": "places"})
         finder = Agent(name="Finder", model=model, output_type=Place, model_settings=settings)

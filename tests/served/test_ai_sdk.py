@@ -33,7 +33,7 @@ def ask(say: Say) -> Say:
 
 
 @pytest.mark.parametrize("store", [False, None])
-def test_it_gets_an_answer_and_a_stream_that_say_the_same(
+def test_the_ai_sdk_gets_an_answer_and_a_stream_with_the_same_text(
     ask: Say, database: Database, person: Person, store: bool | None
 ) -> None:
     whole = ask("whole", "What is a haiku?", store=store)
@@ -49,7 +49,7 @@ def test_it_gets_an_answer_and_a_stream_that_say_the_same(
 
 
 @pytest.mark.parametrize("what", ["tools", "streamed tools"])
-def test_it_calls_a_tool_and_goes_on_with_its_result(
+def test_the_ai_sdk_calls_a_tool_and_uses_its_result(
     ask: Say, database: Database, person: Person, what: str
 ) -> None:
     answer = ask(what, WEATHER)
@@ -68,11 +68,11 @@ def test_a_conversation_goes_on_where_it_does_not_count_on_what_is_stored(ask: S
 
 
 @pytest.mark.parametrize("what", ["object", "output"])
-def test_it_makes_an_object_by_a_schema(ask: Say, what: str) -> None:
+def test_the_ai_sdk_makes_an_object_by_a_schema(ask: Say, what: str) -> None:
     assert ask(what, "Kiel")["object"] == {"city": "Kiel"}
 
 
-def test_it_gets_embeddings(ask: Say, database: Database, person: Person) -> None:
+def test_the_ai_sdk_gets_embeddings(ask: Say, database: Database, person: Person) -> None:
     vectors = {"model": "stand-in-embedding"}
     one = ask("embed", **vectors, ask={"value": "A text"})
     many = ask("embed many", **vectors, ask={"values": ["A text", "Another"]})
@@ -85,7 +85,7 @@ def test_it_gets_embeddings(ask: Say, database: Database, person: Person) -> Non
     )
 
 
-def test_it_says_what_is_wrong(ask: Say) -> None:
+def test_the_ai_sdk_reports_the_problem(ask: Say) -> None:
     unknown = ask("whole", model="gpt-unknown")["error"]
     assert (unknown["name"], unknown["status"]) == ("AI_APICallError", 404)
     assert "gpt-unknown" in unknown["message"]

@@ -70,7 +70,7 @@ def ask(sdk: openai.OpenAI, *messages: Any, **options: Any) -> Any:
     return sdk.chat.completions.create(**given, **options)
 
 
-def test_it_gets_an_answer_that_is_paid_as_reported(
+def test_an_answer_is_charged_as_reported(
     sdk: openai.OpenAI, database: Database, person: Person
 ) -> None:
     answer = ask(sdk)
@@ -85,7 +85,7 @@ def test_it_gets_an_answer_that_is_paid_as_reported(
     assert_nothing_is_reserved(database, person)
 
 
-def test_it_gets_a_stream_and_the_usage_that_it_asked_for(
+def test_a_stream_has_the_requested_usage(
     sdk: openai.OpenAI, database: Database, person: Person
 ) -> None:
     with ask(sdk, stream=True, stream_options={"include_usage": True}) as stream:

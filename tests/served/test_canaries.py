@@ -297,7 +297,7 @@ def links(scene: Scene) -> None:
     used = robbed.refresh_token
     assert robbed.refresh().status_code == 200
     scene.secret.also(robbed.access, robbed.refresh_token)
-    # Which operators are told by mail.
+    # The reuse of a token notifies operators by mail.
     assert robbed.refresh(used).status_code == 401
     mail = scene.folder / "mail"
     for path in mail.glob("*"):

@@ -59,7 +59,7 @@ def test_fifty_calls_at_once_never_pass_a_cap(
     within_the_cap()
     eventually(lambda: all(record.end for record in records_of(database, person)))
     assert_nothing_is_reserved(database, person)
-    # What the callers were told and what the ledger says is the same money.
+    # The callers' totals equal the ledger's.
     records = records_of(database, person)
     assert {record.end for record in records} == {"done"}
     assert all(record.output_tokens <= record.reserved_output for record in records)
@@ -117,7 +117,7 @@ def test_a_whole_answer_says_what_is_left_after_it_and_a_stream_what_was_before_
         stream.rest()
     with shell.stream(stand_in("tokens=80 delay=0.9"), max_tokens=300) as running:
         running.next_event()
-        # What another call holds does count against it.
+        # The reservation of another call does count against it.
         beside = shell.complete(stand_in("tokens=10"), max_tokens=500)
         assert said(beside.headers)[0] == 900 - 300 - 10
     eventually(lambda: shell.usage()["output"]["in_flight"] == 0)

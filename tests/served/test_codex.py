@@ -83,7 +83,7 @@ def refused(service: Service, person: Person) -> list[Any]:
     return [line for line in mine if line["status"] >= 400]
 
 
-def test_it_runs_a_command_and_ends_with_the_models_answer(
+def test_codex_runs_a_command_and_ends_with_the_models_answer(
     service: Service,
     shell: Shell,
     database: Database,
@@ -120,7 +120,7 @@ def test_it_runs_a_command_and_ends_with_the_models_answer(
 
 
 @pytest.mark.parametrize("name", ["gpt-5.4", "gpt-5.5", "gpt-5.6-sol", "gpt-6.2-sol"])
-def test_it_speaks_as_it_does_to_openais_own_models(
+def test_codex_sends_the_same_requests_as_to_openais_own_models(
     service: Service,
     shell: Shell,
     database: Database,

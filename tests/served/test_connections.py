@@ -218,7 +218,7 @@ def test_no_transaction_or_lock_is_held_while_the_provider_is_waited_for(
             return token(shell).status_code
         party.wait_until_held()
         with database.rows():
-            # What other processes do beside requests takes a moment; this one waits for as long as we say.
+            # Background work of other processes takes a moment; this transaction lasts as long as the test needs.
             eventually(nobody_is_in_a_transaction)
             with transaction.atomic():
                 Connection.objects.select_for_update(nowait=True).get(user=person.id)
@@ -277,7 +277,7 @@ def test_a_worker_killed_before_the_provider_was_asked_costs_nothing(
     connecting: Service, party: OAuthServer, database: Database, person: Person, shell: Shell
 ) -> None:
     connect(shell, party)
-    # What is left of it: a lease of somebody who is gone.
+    # The killed process leaves a lease.
     expire(database, person, leased_until=datetime.now(UTC) - timedelta(seconds=1))
     assert token(shell).status_code == 200
     assert connections(shell)[0]["state"] == "healthy"

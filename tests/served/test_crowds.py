@@ -31,7 +31,7 @@ pytestmark = pytest.mark.wire
 
 CALLS = 200
 PROCESSES = 3
-# What each call asks for, and all it is granted is used.
+# Each call asks for this many tokens, and uses all it is granted.
 OUTPUT = 60
 
 
@@ -124,7 +124,7 @@ def test_two_hundred_calls_of_one_person_are_let_in_as_far_as_there_is_room(
     )
     assert codes == {"": 101, "cap_reserved": CALLS - 101}
     _assert_all_is_spent(database, person, calls=101, output=100 * OUTPUT + 30)
-    # Whoever comes now comes too late, and is told until when.
+    # A later call is refused, and is told until when.
     assert _call(gate, shell, 0) == "monthly_cap_exceeded"
     assert gate.let_in == 101
 

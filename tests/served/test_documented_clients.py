@@ -69,7 +69,7 @@ def test_the_session_of_javascript_renews_its_token_under_every_sdk(
         ["node", "--input-type=module", "-"],
         input=(SDK / "session.mjs").read_text() + EACH,
         env={**os.environ, **given},
-        # Where the packages are.
+        # The packages are installed here.
         cwd=ROOT / "tests" / "wire",
         capture_output=True,
         text=True,

@@ -94,7 +94,7 @@ def test_every_token_verifies_throughout_two_rotations(
         jose.verify(token, "remote", "cold")
 
 
-def test_it_refuses_what_is_not_ours(shell: Shell, jose: Jose) -> None:
+def test_jose_refuses_tokens_that_are_not_ours(shell: Shell, jose: Jose) -> None:
     head, payload, _ = shell.access.split(".")
     assert "error" in jose.ask(verify=f"{head}.{payload}.{JUNK}", **{"with": "cold"})
 

@@ -104,7 +104,7 @@ def test_a_stream_past_the_graceful_timeout_is_cut_and_charged_as_far_as_known(
         with shell.stream(stand_in("tokens=100000 delay=0.2"), max_tokens=500) as stream:
             _wait_for_a_checkpoint(database, person)
             os.kill(service.child.pid, signal.SIGTERM)
-            # Whether there is time for a last word or not, it is not the one of a whole answer.
+            # A last event, if there is time for one, is not that of a whole answer.
             with suppress(requests.RequestException):
                 assert DONE not in events(stream.rest())
         eventually(lambda: service.child.ended is not None)

@@ -175,7 +175,7 @@ def after(path: str) -> Callable[[Stage], Gate]:
     return lambda stage: stage.stall_storage(stage.storage.after, path)
 
 
-# Where it is held up, and whether it goes on from there to the next write of the channel's row and dies in that.
+# The place of the interruption; True if it goes on from there to the next write of the channel's row and dies in that.
 STEPS: dict[str, tuple[Callable[[Stage], Gate], bool]] = {
     "at the first artifact": (artifact(MAC), False),
     "at the last artifact": (artifact(WINDOWS), False),

@@ -22,7 +22,7 @@ def say(shell: Shell) -> Iterator[Say]:
 
 
 @BOTH
-def test_it_gets_an_answer_and_a_stream_that_say_the_same(
+def test_langchain_gets_an_answer_and_a_stream_with_the_same_text(
     say: Say, database: Database, person: Person, *, responses: bool
 ) -> None:
     whole = say(do="whole", text="What is a haiku?", responses=responses)
@@ -37,7 +37,7 @@ def test_it_gets_an_answer_and_a_stream_that_say_the_same(
 
 
 @BOTH
-def test_it_calls_a_tool_and_makes_an_object(say: Say, *, responses: bool) -> None:
+def test_langchain_calls_a_tool_and_makes_an_object(say: Say, *, responses: bool) -> None:
     answer = say(do="tools", text="How is the weather in Kiel?", responses=responses)
     assert "It is raining." in answer["text"], answer
     assert say(do="structured", text="Kiel", responses=responses)["object"] == {"city": "Kiel"}
@@ -50,6 +50,6 @@ def test_a_failure_is_an_error_with_its_sentence(say: Say, *, responses: bool) -
         assert "error" in answer, answer
 
 
-def test_it_gets_embeddings(say: Say) -> None:
+def test_langchain_gets_embeddings(say: Say) -> None:
     (vector,) = say(do="embed", text="A text")["vectors"]
     assert len(vector) == 4

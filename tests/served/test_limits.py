@@ -171,7 +171,7 @@ def test_ten_wrong_passwords_lock_an_account_for_a_minute_wherever_they_come_fro
     person = newcomer(database)
     for number in range(10):
         shell = Shell(limited.url, address=fresh_address())
-        # Whoever writes the email in another way tries the same account.
+        # Another spelling of the email is the same account.
         email = person.email.upper() if number % 2 else person.email
         wrong = shell.login(email, "not the password")
         assert (wrong.status_code, wrong.json()["code"]) == (401, "invalid_credentials")
@@ -195,7 +195,7 @@ def test_ten_of_many_wrong_passwords_at_once_are_tried(
     # On a busy machine some wait in vain for the ten to end, and some of the ten for their turn.
     assert set(statuses) <= {401, 429, 503}
     assert statuses.count(401) <= 10
-    # Whoever waited in vain for a turn has given theirs back.
+    # A request that timed out while it waited for a turn has returned it.
     while (status := guess(len(statuses))) != 429:
         statuses.append(status)
     assert statuses.count(401) == 10

@@ -94,7 +94,7 @@ def said(answer: dict[str, Any]) -> str:
     return content
 
 
-def test_it_gets_the_same_answer_in_each_way_it_can_ask(ask: Ask) -> None:
+def test_litellm_gets_the_same_answer_from_each_of_its_interfaces(ask: Ask) -> None:
     answers = [
         ask(how, "What is a haiku?") for how in ("complete", "acomplete", "stream", "astream")
     ]

@@ -84,7 +84,7 @@ def ask(sdk: anthropic.Anthropic, *turns: Any, **options: Any) -> Any:
     return sdk.messages.create(**{**given, **options})
 
 
-def test_it_gets_an_answer_that_is_paid_as_reported(
+def test_an_answer_is_charged_as_reported(
     sdk: anthropic.Anthropic, provider: MessagesServer, database: Database, person: Person
 ) -> None:
     answer = ask(sdk, system="Be brief.", metadata={"user_id": "someone"}, extra_body={"top_k": 5})
@@ -119,7 +119,7 @@ def test_its_cached_input_counts_by_the_plan(
     assert_nothing_is_reserved(database, person)
 
 
-def test_it_gets_a_stream_whose_last_event_is_what_is_charged(
+def test_a_streams_last_event_has_the_charged_usage(
     sdk: anthropic.Anthropic, database: Database, person: Person
 ) -> None:
     with sdk.messages.stream(
@@ -252,7 +252,7 @@ def test_its_models_are_those_that_answer_in_messages(
     with pytest.raises(anthropic.NotFoundError) as caught:
         sdk.models.retrieve("claude-none")
     assert caught.value.type == "not_found_error"
-    # Whoever sends no version is no SDK of Anthropic's.
+    # A request without a version is from no SDK of Anthropic's.
     assert shell.get("/v1/llm/v1/models").json() == shell.get("/v1/llm/models").json()
     one = shell.get(f"/v1/llm/v1/models/{NAME}").json()
     assert one == shell.get(f"/v1/llm/models/{NAME}").json()

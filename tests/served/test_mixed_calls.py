@@ -34,7 +34,7 @@ CALLS = int(os.environ.get("MIXED_CALLS", "300"))
 PEOPLE, AT_ONCE = 48, 48
 # By itself a little slower than LLM_UNSEEN_TOKENS_PER_SECOND, which is to be the most that models make unseen.
 THINKS = int(os.environ.get("MIXED_THINKS", "80"))
-# Where a faster one has made more than is charged: it was cut while it thought, without a report.
+# A fast provider has made more than is charged in these: they were cut while it thought, without a report.
 THOUGHT = {"left before the head", "left in silence"}
 PATIENCE = 60.0
 PIECE = re.compile(rb'"(content|arguments)":"(?!")')

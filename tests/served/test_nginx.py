@@ -187,7 +187,7 @@ def test_everyone_has_an_address_of_their_own_and_none_of_their_choice(
 def test_a_connection_to_the_service_is_used_again(shell: Shell, front: Front) -> None:
     for _ in range(20):
         assert shell.get("/v1/auth/me").status_code == 200
-    # What nginx could not pass on, it would answer with a page of its own.
+    # Nginx would answer with a page of its own for anything it could not pass on.
     assert front.service.errors() == []
 
 

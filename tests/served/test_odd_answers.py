@@ -35,7 +35,9 @@ def say(shell: Shell) -> Iterator[Say]:
 
 
 @pytest.mark.parametrize("row", sample(), ids=named)
-def test_it_is_read_and_metered(say: Say, database: Database, person: Person, row: Row) -> None:
+def test_every_odd_answer_is_read_and_metered(
+    say: Say, database: Database, person: Person, row: Row
+) -> None:
     (surface,) = SURFACES[row.api]
     is_streamed = "events" in row.line
     said = sending(*(row.events() if is_streamed else [row.whole()]))

@@ -48,7 +48,7 @@ def ask(shell: Shell) -> Iterator[Ask]:
         yield ask
 
 
-def test_it_gets_an_answer_and_a_stream_that_say_the_same(ask: Ask) -> None:
+def test_the_sdk_gets_an_answer_and_a_stream_with_the_same_text(ask: Ask) -> None:
     whole, streamed = ask("complete", "What is a haiku?"), ask("stream", "What is a haiku?")
     assert whole["choice"]["finish_reason"] == "stop"
     assert "haiku" in whole["choice"]["message"]["content"]
@@ -56,7 +56,7 @@ def test_it_gets_an_answer_and_a_stream_that_say_the_same(ask: Ask) -> None:
     assert (streamed["usage"], streamed["empty"]) == (None, 0)
 
 
-def test_it_gets_the_usage_of_a_stream_where_it_asked(
+def test_the_sdk_gets_the_requested_usage_of_a_stream(
     ask: Ask, database: Database, person: Person
 ) -> None:
     streamed = ask("stream", stream_options={"include_usage": True})
@@ -81,7 +81,7 @@ def test_its_helpers_put_streams_schemas_and_tools_together(ask: Ask) -> None:
     assert run["sent"] == [PATH] * 2
 
 
-def test_it_lists_the_models(ask: Ask) -> None:
+def test_the_sdk_lists_the_models(ask: Ask) -> None:
     assert ask("models")["ids"] == ["stand-in-embedding", "stand-in-large", "stand-in-small"]
 
 

@@ -35,7 +35,7 @@ def ask(shell: Shell) -> Iterator[Ask]:
         yield ask
 
 
-def test_it_gets_a_response_and_a_stream_that_say_the_same(
+def test_the_sdk_gets_a_response_and_a_stream_with_the_same_text(
     ask: Ask, database: Database, person: Person
 ) -> None:
     whole = ask("respond", "What is a haiku?", instructions="Be brief.")
@@ -52,12 +52,12 @@ def test_it_gets_a_response_and_a_stream_that_say_the_same(
     assert_nothing_is_reserved(database, person)
 
 
-def test_it_parses_an_answer_by_a_schema(ask: Ask) -> None:
+def test_the_sdk_parses_an_answer_by_a_schema(ask: Ask) -> None:
     assert ask("respond parse", "Kiel")["parsed"] == {"city": "Kiel"}
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_it_calls_a_tool_and_gives_its_output(ask: Ask, *, streamed: bool) -> None:
+def test_the_sdk_calls_a_tool_and_returns_its_output(ask: Ask, *, streamed: bool) -> None:
     answer = ask("respond tools", "How is the weather?", tools=[WEATHER], stream=streamed)
     (call,) = answer["calls"]
     assert (call["type"], call["name"]) == ("function_call", "weather")
@@ -111,7 +111,7 @@ def test_a_failure_is_an_error_of_its_class(
     assert (error["class"], error["code"], error["param"]) == told
 
 
-def test_it_gets_embeddings(ask: Ask, database: Database, person: Person) -> None:
+def test_the_sdk_gets_embeddings(ask: Ask, database: Database, person: Person) -> None:
     # It asks for base64 by itself.
     made = ask("embed", ["One", "Two"], model=EMBEDDING, dimensions=4)
     plain = ask("embed", ["One", "Two"], model=EMBEDDING, dimensions=4, encoding_format="float")
@@ -121,6 +121,6 @@ def test_it_gets_embeddings(ask: Ask, database: Database, person: Person) -> Non
         assert (record.end, record.input_tokens) == ("done", made["usage"]["prompt_tokens"])
 
 
-def test_it_retrieves_a_model(ask: Ask) -> None:
+def test_the_sdk_retrieves_a_model(ask: Ask) -> None:
     model = ask("model", model=EMBEDDING)["model"]
     assert (model["id"], model["object"], model["surfaces"]) == (EMBEDDING, "model", ["embeddings"])

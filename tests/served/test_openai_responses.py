@@ -37,7 +37,7 @@ def respond(sdk: Sdk, text: Any = "Hello", **options: Any) -> Any:
     return sdk.responses.create(**{"model": MODEL, "input": text, **options})
 
 
-def test_it_gets_a_response(
+def test_the_sdk_gets_a_response(
     sdk: Sdk, database: Database, person: Person, provider: Provider
 ) -> None:
     response = respond(sdk, "What is a haiku?", instructions="Be brief.", metadata={"a": "b"})
@@ -54,7 +54,7 @@ def test_it_gets_a_response(
     assert "metadata" not in sent
 
 
-def test_it_counts_an_input_without_asking(
+def test_the_sdk_counts_an_input_without_a_request_to_the_provider(
     sdk: Sdk, database: Database, person: Person, provider: Provider
 ) -> None:
     told = {"input": "What is a haiku?", "instructions": "Be brief.", "tools": [WEATHER]}
@@ -65,7 +65,7 @@ def test_it_counts_an_input_without_asking(
     assert counted.input_tokens == the_record(database, person).reserved_input
 
 
-def test_it_streams_a_response(sdk: Sdk, database: Database, person: Person) -> None:
+def test_the_sdk_streams_a_response(sdk: Sdk, database: Database, person: Person) -> None:
     with respond(sdk, "Count.", stream=True) as stream:
         events = list(stream)
     assert [each.sequence_number for each in events] == list(range(len(events)))
@@ -90,13 +90,13 @@ class Place(BaseModel):
     city: str
 
 
-def test_it_parses_an_answer_by_a_schema(sdk: Sdk) -> None:
+def test_the_sdk_parses_an_answer_by_a_schema(sdk: Sdk) -> None:
     response = sdk.responses.parse(model=MODEL, input="Kiel", text_format=Place)
     assert response.output_parsed == Place(city="Kiel")
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_it_calls_a_tool_and_gives_its_answer(sdk: Sdk, streamed: bool) -> None:
+def test_the_sdk_calls_a_tool_and_returns_its_output(sdk: Sdk, streamed: bool) -> None:
     conversation: list[Any] = [{"role": "user", "content": "How is the weather in Kiel?"}]
     asked: Any = {"model": MODEL, "tools": [WEATHER], "store": False}
     if streamed:
@@ -107,7 +107,7 @@ def test_it_calls_a_tool_and_gives_its_answer(sdk: Sdk, streamed: bool) -> None:
     (call,) = first.output
     assert (call.type, call.name) == ("function_call", "weather")
     assert "Kiel" in json.loads(call.arguments)["city"]
-    # What the model said goes back as it came, with every member that the SDK puts into it.
+    # The model's output goes back as it came, with every member that the SDK puts into it.
     result = {
         "type": "function_call_output",
         "call_id": call.call_id,
@@ -138,7 +138,7 @@ def test_tools_of_openais_that_it_runs_pass(sdk: Sdk) -> None:
     assert response.output_text
 
 
-def test_it_calls_a_custom_tool(sdk: Sdk) -> None:
+def test_the_sdk_calls_a_custom_tool(sdk: Sdk) -> None:
     tool: Any = {"type": "custom", "name": "shell", "description": "Runs a command."}
     with sdk.responses.stream(model=MODEL, input="ls -l", tools=[tool]) as stream:
         (call,) = stream.get_final_response().output
@@ -203,7 +203,7 @@ def test_a_failure_before_the_first_byte_is_an_http_error(sdk: Sdk) -> None:
 
 
 @pytest.mark.parametrize("given", ["A text", ["One", "Two"], [1, 2, 3], [[1, 2], [3]]])
-def test_it_gets_embeddings(sdk: Sdk, database: Database, person: Person, given: Any) -> None:
+def test_the_sdk_gets_embeddings(sdk: Sdk, database: Database, person: Person, given: Any) -> None:
     # It asks for base64 by itself.
     made = sdk.embeddings.create(model=EMBEDDING, input=given, dimensions=4, user="someone")
     plain = sdk.embeddings.create(

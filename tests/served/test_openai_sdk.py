@@ -60,14 +60,14 @@ def sdk(shell: Shell) -> Iterator[Sdk]:
         yield sdk
 
 
-def test_it_gets_an_answer(sdk: Sdk) -> None:
+def test_the_sdk_gets_an_answer(sdk: Sdk) -> None:
     answer = sdk.ask("What is a haiku?", temperature=0.3, user="someone")
     assert "haiku" in answer.choices[0].message.content
     assert answer.choices[0].finish_reason == "stop"
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
 
 
-def test_it_gets_a_stream_that_says_nothing_of_usage_unless_asked(
+def test_the_sdk_gets_a_stream_without_usage_unless_requested(
     sdk: Sdk, database: Database, person: Person
 ) -> None:
     with sdk.ask("Count.", stream=True) as stream:
@@ -79,7 +79,7 @@ def test_it_gets_a_stream_that_says_nothing_of_usage_unless_asked(
     assert record.output_tokens == sum(bool(chunk.choices[0].delta.content) for chunk in chunks)
 
 
-def test_it_gets_the_usage_of_a_stream_where_it_asked(
+def test_the_sdk_gets_the_requested_usage_of_a_stream(
     sdk: Sdk, database: Database, person: Person
 ) -> None:
     with sdk.ask(stream=True, stream_options={"include_usage": True}) as stream:
@@ -93,7 +93,7 @@ def test_it_gets_the_usage_of_a_stream_where_it_asked(
     )
 
 
-def test_it_lists_the_models(sdk: Sdk) -> None:
+def test_the_sdk_lists_the_models(sdk: Sdk) -> None:
     models = list(sdk.models.list())
     assert [model.id for model in models] == [
         "stand-in-embedding",
@@ -103,7 +103,7 @@ def test_it_lists_the_models(sdk: Sdk) -> None:
     assert {model.object for model in models} == {"model"}
 
 
-def test_it_looks_at_one_model(sdk: Sdk) -> None:
+def test_the_sdk_retrieves_one_model(sdk: Sdk) -> None:
     model = sdk.models.retrieve(MODEL)
     assert model in list(sdk.models.list())
     told = model.model_dump()
@@ -117,7 +117,7 @@ def test_it_looks_at_one_model(sdk: Sdk) -> None:
         sdk.models.retrieve("gpt-unknown")
 
 
-def test_it_calls_a_tool_and_gives_its_answer(sdk: Sdk) -> None:
+def test_the_sdk_calls_a_tool_and_returns_its_output(sdk: Sdk) -> None:
     messages: list[Any] = [{"role": "user", "content": "How is the weather in Kiel?"}]
     first = sdk.ask(messages=messages, tools=[WEATHER], tool_choice="required")
     (call,) = first.choices[0].message.tool_calls
@@ -138,7 +138,7 @@ def test_a_tool_call_comes_in_a_stream_as_well(sdk: Sdk) -> None:
     assert "Rain?" in "".join(call.function.arguments or "" for call in calls)
 
 
-def test_it_takes_a_stream_by_its_own_helper(sdk: Sdk) -> None:
+def test_the_sdk_reads_a_stream_by_its_own_helper(sdk: Sdk) -> None:
     messages: list[Any] = [{"role": "user", "content": "Hello"}]
     with sdk.chat.completions.stream(model=MODEL, messages=messages) as stream:
         kinds = {event.type for event in stream}
@@ -216,7 +216,7 @@ def test_an_answer_is_held_to_a_schema_and_read_into_it(sdk: Sdk) -> None:
         streamed = stream.get_final_completion()
     for answer in (whole, streamed):
         assert isinstance(answer.choices[0].message.parsed, Place)
-    # What was read is part of the message, and the message can go back as it is.
+    # The parsed content is part of the message, and the message can go back as it is.
     messages += [whole.choices[0].message, {"role": "user", "content": "And now?"}]
     assert sdk.chat.completions.parse(**ask).choices[0].message.parsed
 
@@ -277,7 +277,7 @@ def test_a_refusal_is_tried_again_only_where_that_may_help(  # noqa: PLR0917 - p
     retries: int,
     streamed: bool,
 ) -> None:
-    # How long it pauses between its tries is the SDK's own affair.
+    # The SDK's pause between its tries is its own affair.
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     with database.rows():
         other, _ = LanguageModel.objects.get_or_create(name="of-another-plan")

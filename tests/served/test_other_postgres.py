@@ -85,7 +85,7 @@ def installed(bare: Bare) -> Mapping[str, str]:
     return environ
 
 
-def test_it_is_installed_serves_and_is_split(
+def test_the_service_installs_serves_and_splits_its_roles(
     bare: Bare, installed: Mapping[str, str], tmp_path: Path
 ) -> None:
     manage(installed, "seed_demo", "--output", str(tmp_path / "demo.json"))

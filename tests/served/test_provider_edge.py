@@ -278,7 +278,7 @@ def test_a_provider_is_believed_by_its_certificate_alone_and_let_go_over_tls_too
                 provider.tls = context
                 answer = shell.complete("Hello")
                 assert (answer.status_code, answer.json()["code"]) == (503, "provider_unavailable")
-                # Where the handshake takes longer than a keep-alive, the failure is an event.
+                # A handshake that takes longer than a keep-alive makes the failure an event.
                 answer = shell.post("/v1/llm/stream", asked("Hi"))
                 assert answer.status_code in {200, 503}
                 assert "provider_unavailable" in answer.text

@@ -65,7 +65,7 @@ def assert_problem(answer: Answer, status: int, code: str) -> dict[str, Any]:
 
 
 LOGIN = "/v1/auth/login"
-# What else is no object is told below, by the parser.
+# JSON that is no object is refused by the parser; see below.
 JSON_FAULTS = {"nothing": b"", "no JSON": b"{not json", "5,000 levels": DEEP}
 
 

@@ -182,7 +182,7 @@ def test_pages_say_how_late_they_are_and_go_on_without_their_replica(
             # On a busy machine the replica may have been taken for away.
             eventually(lambda: LATE in browser.get(MONEY).text)
             eventually(lambda: "test:noted" not in browser.get(EXPORT).text)
-            # What an operator has just done is in the list at once.
+            # An operator's latest act is in the list at once.
             assert "test:noted" in browser.get("/admin/accounts/auditevent/?action=test:noted").text
         for ill in (pair.frozen, pair.stopped):
             with ill():

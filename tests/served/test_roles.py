@@ -45,7 +45,7 @@ from tests.tools.owners import SERVICE
         "CREATE ROLE another SUPERUSER",
     ],
 )
-def test_it_is_refused(database: Database, statement: str) -> None:
+def test_a_forbidden_statement_is_refused(database: Database, statement: str) -> None:
     with psycopg.connect(database.service_url) as connection:
         connection.execute("SET accounts.pruning_audit = 'on'")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -60,7 +60,7 @@ def test_every_process_of_the_service_has_it(service: Service, database: Databas
     assert "and owns none" in service.manage("split_database_roles")
 
 
-def test_it_prunes_the_audit_log_and_no_event_of_the_last_day(
+def test_the_job_prunes_the_audit_log_but_no_event_of_the_last_day(
     database: Database, service: Service
 ) -> None:
     now = datetime.now(UTC)

@@ -90,7 +90,7 @@ def test_one_call_is_ended_and_the_others_go_on(
         second.next_event()
         long = next(each for each in records_of(database, person) if each.reserved_output > 400)
         with database.rows():
-            # What operators see of it while it runs.
+            # The row that operators see while the call runs.
             seen = RunningCall.objects.get(pk=long.pk)
             assert seen.told_to_end_at is None
             assert end_call(record_id=long.pk, reason="Loops.", by=BY, now=datetime.now(UTC))

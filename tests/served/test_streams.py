@@ -327,7 +327,9 @@ def test_a_provider_that_knows_no_end_is_cut_well_past_what_it_was_granted(
     assert 2 * 40 + 256 < record.output_tokens < 2 * 40 + 256 + 100
 
 
-def test_one_that_is_a_little_over_is_not(shell: Shell, database: Database, person: Person) -> None:
+def test_a_stream_slightly_over_the_limit_is_not_cut(
+    shell: Shell, database: Database, person: Person
+) -> None:
     with shell.stream(stand_in("overrun=25"), max_tokens=40) as stream:
         assert list(stream)[-1] == DONE
     assert_settled(database, person, end=End.DONE, source="provider", output_tokens=65)
@@ -374,7 +376,7 @@ def test_a_failure_before_the_first_byte_is_an_answer_with_a_status(
     assert (response.status_code, response.json()["code"]) == (status, code)
     assert response.headers["Content-Type"] == "application/problem+json"
     assert response.json()["error"]["code"] == code
-    # What the provider says of our credential or our limits is not for the caller.
+    # The provider's statements about our credential or our limits are not for the caller.
     for secret in ("API key", "rate limit", "territory", "html"):
         assert secret.lower() not in response.text.lower()
     waits = {"7"} if "retry_after" in fault else {None, "5"}

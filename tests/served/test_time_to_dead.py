@@ -187,7 +187,7 @@ def check_and_tell(way: Way, holder: Holder) -> None:
         assert code == "access_revoked"
         ends.append(ended_at - holder.taken_at)
     assert max(ends) < STREAMS_WITHIN + holder.late
-    # What this was measured for; `pytest -s` shows it.
+    # The measured times; `pytest -s` shows them.
     print(
         f"\n{way.__name__}: last call answered began {holder.taken_at - last_answered:.3f} s before"
         f" the act was done; streams ended {min(ends):.1f} to {max(ends):.1f} s after it",
@@ -247,7 +247,7 @@ def alone(ground: Ground) -> Iterator[Service]:
 
 @pytest.mark.wall_time
 @pytest.mark.full
-def test_it_holds_with_neither_cache_nor_worker(
+def test_the_bound_holds_with_neither_cache_nor_worker(
     alone: Service, database: Database, sign_in: SignIn
 ) -> None:
     assert Shell(alone.url).refresh("x").headers["X-RateLimit-Degraded"] == "1"

@@ -65,7 +65,7 @@ def told(ground: Ground) -> Iterator[Told]:
         )
         worker = running.enter_context(working_off(service))
         for child in (service.child, worker):
-            # What is killed sends nothing.
+            # A killed process sends nothing.
             child.program = replace(child.program, patience=60.0)
         secret = Secrets()
         told = Told(

@@ -18,7 +18,7 @@ from tests.served.test_upgrade import BEFORE, Upgraded, upgraded_from
 pytestmark = pytest.mark.full
 STATUS = "/v1/license/status"
 MADE_BY_THE_DATABASE = {"id", "status", "grace_until"}
-# What no process of those releases writes.
+# Columns that no process of those releases writes.
 NOTICES = ("minimum_version", "message_level", "message_text", "shell_channel", "shell_version")
 
 
@@ -45,7 +45,9 @@ def columns_of(upgraded: Upgraded, table: str) -> set[str]:
     return set(re.findall(r"^    ([a-z_]+) ", made[1], re.MULTILINE))
 
 
-def test_whoever_was_signed_in_goes_on_and_hears_of_what_is_set_then(upgraded: Upgraded) -> None:
+def test_a_signed_in_person_continues_after_the_upgrade_and_receives_later_notices(
+    upgraded: Upgraded,
+) -> None:
     shell, demo = Shell(upgraded.service.url), upgraded.before["demo"]
     kept = {"refresh": upgraded.before["unused"]["refresh"], "device_fp": "upgrade"}
     answer = shell.post("/v1/auth/refresh", kept)

@@ -25,7 +25,7 @@ SDKS = {
     "langchain whole",
     "langchain stream",
 }
-# What the AI SDK asks by itself; a model at Anthropic's dialect does not answer there.
+# Requests of the AI SDK that a model at Anthropic's dialect does not answer.
 RESPONSES = {"ai responses whole", "ai responses stream"}
 
 Look = Callable[[Service], dict[str, Any]]
@@ -82,7 +82,7 @@ def test_every_sdk_gets_its_answers(look: Look, allowing: Service) -> None:
     assert listed >= {"stand-in-embedding", "stand-in-large", "stand-in-small"}
     # Its models are not at Anthropic's dialect, and it can read so.
     assert "NotFoundError: 404" in found["anthropic whole"]["error"]
-    # What it may read beside the body: headers, refusals, and whether the service is there.
+    # A webview may read more than the body: headers, refusals, and the health of the service.
     assert found["openai whole"]["left"] == "unlimited"
     assert found["a refusal"] == {"text": "invalid_request"}
     assert found["health"] == {"text": "200 ok 204"}

@@ -14,7 +14,7 @@ from tests.served.service import running_service
 from tests.soak.looks import Looks, looking
 
 FAULTS_IN_ALL = 8
-# How long Redis is away, and the provider resets.
+# Redis is away for this long, and so are the provider's resets.
 AWAY_SECONDS = 5.0
 
 

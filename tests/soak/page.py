@@ -9,7 +9,7 @@ from tests.soak.flatness import grown, warmed
 from tests.soak.looks import KINDS
 
 MINUTE = 60.0
-# What takes long by itself.
+# Kinds that take long by themselves.
 PATIENT = {"publish"}
 
 

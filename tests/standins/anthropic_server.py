@@ -153,7 +153,7 @@ class MessagesServer:
         self.replies = list(replies)
         self.api_key = api_key
         self.bodies: list[Json] = []
-        # Whether it counts tokens.
+        # Set if the server counts tokens.
         self.counts = True
         # The betas of the newest request.
         self.betas: list[str] = []

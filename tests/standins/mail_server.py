@@ -64,7 +64,7 @@ class MailServer:
             self.mails.append(mail)
             self._waiting += 1
         try:
-            # Who sends waits for long only where it hears something.
+            # A client waits for long only while it receives something.
             while not self.open.wait(1):
                 say("250-wait")
         finally:

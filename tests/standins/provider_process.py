@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# What calls name in place of long directives (`tests/standins/provider/behaviour.py`).
+# Short names that calls use in place of long directives (`tests/standins/provider/behaviour.py`).
 KEPT = tempfile.TemporaryDirectory(prefix="kept-")
 DEADLINE = 60.0  # seconds; a machine with much else to do is slow, a broken one is for ever
 

@@ -52,7 +52,7 @@ def test_a_published_file_is_served_with_the_cache_headers_of_storage(cdn: Cdn) 
         assert ask(cdn, path, "HEAD")[:2] == (200, b"")
 
 
-def test_it_keeps_a_file_until_it_is_purged(cdn: Cdn) -> None:
+def test_the_cdn_keeps_a_file_until_it_is_purged(cdn: Cdn) -> None:
     assert cdn.origin
     file = cdn.origin / "shell" / "stable" / "latest.json"
     assert ask(cdn, POINTER)[1] == b"old"
@@ -81,7 +81,7 @@ def test_nothing_else_can_be_read(cdn: Cdn, path: str) -> None:
 
 
 @pytest.mark.parametrize("wish", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_when_it_is_told_to(tmp_path: Path, wish: signal.Signals) -> None:
+def test_the_cdn_ends_by_its_signal(tmp_path: Path, wish: signal.Signals) -> None:
     command = [sys.executable, "-m", "tests.standins.cdn", str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout

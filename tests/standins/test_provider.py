@@ -199,7 +199,7 @@ def test_a_test_can_see_what_was_sent_but_not_the_key(provider: Provider) -> Non
     assert "very-secret" not in json.dumps(last)
 
 
-def test_it_accepts_no_other_key_than_its_own_and_ends_when_it_is_told() -> None:
+def test_the_provider_accepts_no_other_key_than_its_own_and_ends_by_its_signal() -> None:
     stalled = "[[stand-in: fault=stall after=1]]"
     with (
         running_provider(api_key="right") as provider,
@@ -213,7 +213,7 @@ def test_it_accepts_no_other_key_than_its_own_and_ends_when_it_is_told() -> None
         assert provider.process.wait(DEADLINE) == 0
 
 
-def test_it_ends_with_its_starter() -> None:
+def test_the_provider_ends_with_its_starter() -> None:
     with running_provider() as provider:
         assert provider.process.stdin is not None
         provider.process.stdin.close()

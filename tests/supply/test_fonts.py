@@ -33,7 +33,7 @@ def test_the_one_that_every_page_loads_is_small() -> None:
     assert (fonts.FOLDER / first).stat().st_size < 60_000
 
 
-def test_it_is_fetched_once() -> None:
+def test_a_font_is_fetched_once() -> None:
     """A preload without ``crossorigin`` is fetched again (bluesky-social/social-app#6992)."""
     (preload,) = re.findall(r"<link rel=\"preload\"[^>]*>", FRAME)
     assert {'as="font"', 'type="font/woff2"', "crossorigin>"} <= {*preload.split()}

@@ -143,7 +143,7 @@ def test_no_cell_of_a_csv_file_is_a_formula(console: Browser, now: datetime) -> 
     )
     rows = list(csv.reader(StringIO(exported(console, "csv"))))
     assert len(rows) == 3
-    # What makes a spreadsheet calculate, also behind a space or a tab.
+    # These characters make a spreadsheet calculate, also behind a space or a tab.
     assert not [cell for row in rows for cell in row if cell.strip()[:1] in {*"=+-@|"}]
 
 

@@ -52,7 +52,7 @@ class TestADay:
         assert send([event()], client=client, person=EVE).accepted == 1
         assert send([event()], client=uuid4()).accepted == 1
 
-    def test_it_is_full_for_all_people_of_the_client(self, client: UUID) -> None:
+    def test_the_daily_bound_applies_to_all_people_of_the_client(self, client: UUID) -> None:
         for person in (ADA, EVE, MAX, ZOE):
             send(batch(kib=270), client=client, person=person)
         with pytest.raises(TelemetryFull):
@@ -97,7 +97,9 @@ class TestADay:
                 send([event()], client=client)
         assert (of_refusals.get().client_id, of_refusals.get().day) == (client, NOON.date())
 
-    def test_it_is_forgotten_with_its_events(self, client: UUID, settings: Any) -> None:
+    def test_the_count_of_a_day_is_pruned_with_its_events(
+        self, client: UUID, settings: Any
+    ) -> None:
         settings.TELEMETRY_RETENTION_DAYS = 7
         send([event()], client=client)
         pruning.prune(now=NOON + timedelta(days=7))

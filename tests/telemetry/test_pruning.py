@@ -39,7 +39,7 @@ def test_the_setting_says_how_long(settings) -> None:
 
 
 @pytest.mark.django_db
-def test_it_goes_in_batches_also_where_many_came_at_one_moment() -> None:
+def test_pruning_runs_in_batches_also_where_many_events_have_one_time() -> None:
     received(25, NOON - timedelta(days=120))
     received(8, NOON - timedelta(days=100))
     received(4, NOON)

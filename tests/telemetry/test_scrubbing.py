@@ -144,7 +144,7 @@ def test_names_that_only_sound_like_it_keep_their_value(name: str) -> None:
     assert scrubbed({name: 5}) == {name: 5}
 
 
-def test_it_goes_into_every_depth_and_leaves_what_it_was_given() -> None:
+def test_scrubbing_reaches_every_depth_and_does_not_change_its_input() -> None:
     given = {"a": [{"b": ["ada@acme.test", {"c": {"d": JWT}}]}], "n": 1.5, "t": True}
     assert scrubbed(given) == {
         "a": [{"b": ["[email]", {"c": {"d": "[token]"}}]}],

@@ -21,7 +21,7 @@ LOCAL = ROOT / ".local"
 LONGEST = 107 - len("/.s.PGSQL.5432.lock")
 # A database address carries this folder as its host name, which parsers put in lower case.
 PLAIN = re.compile(r"[a-z0-9/._-]+")
-# How long a start waits for a run in the same folder, for one that stops, and for what a killed run started.
+# A start waits this long for a run in the same folder, for one that stops, and for processes of a killed run.
 RUNNING_SECONDS, STOPPING_SECONDS, LEFTOVER_SECONDS = 1.0, 60.0, 60.0
 
 

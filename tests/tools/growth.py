@@ -67,7 +67,7 @@ class _Filling(NamedTuple):
     statements: Sequence[str]
 
 
-# What follows another in a row refers to it, or sums it up. The two rows have nothing to do with each other.
+# Each later table of a row refers to an earlier one, or sums it up. The two rows are independent.
 _USE = (
     _Filling("usage_usagerecord", [RECORDS]),
     _Filling("usage_monthlyusage", [MONTHS]),
@@ -122,7 +122,7 @@ def _in_place(table: str, statement: str, values: dict[str, Any]) -> Grown:
 def _fill(filling: _Filling, values: dict[str, Any]) -> Grown:
     began, rows = perf_counter(), 0
     with transaction.atomic(), connection.cursor() as cursor:
-        # What a crash takes of this can be made again.
+        # Rows lost in a crash can be made again.
         cursor.execute(
             "SET LOCAL synchronous_commit = off; SET LOCAL work_mem = '256MB'; SET LOCAL jit = off"
         )

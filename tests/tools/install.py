@@ -37,7 +37,7 @@ LOCKS = {name: ROOT / f"requirements-{name}.lock" for name in ("local", "test", 
 SAFELY = ["--require-hashes", "--only-binary", ":all:", "--requirement"]
 PIP = ["-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
 UV = ["-m", "uv", "pip", "install", "--no-progress", "--python", str(PYTHON)]
-# What pip is set to use, and how uv is told of it.
+# The settings of pip, and uv's variables for them.
 SETTINGS = {"index-url": "UV_DEFAULT_INDEX", "cert": "SSL_CERT_FILE"}
 REPORT_SECONDS = 5.0
 
@@ -53,7 +53,7 @@ def install(wanted: str) -> None:
             return
         UNFINISHED.touch()
         _install(LOCKS[wanted])
-        # What is there is what the locks say now; an older lock that comes back is installed again.
+        # The environment now matches the locks; an older lock that comes back is installed again.
         now = {each: _digest(each) for each in LOCKS}
         STAMP.write_text(
             json.dumps(

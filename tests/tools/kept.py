@@ -16,7 +16,7 @@ from tests.tools.variables import outside
 
 # 80 MB each; more than are in use at once.
 KEPT = 6
-# What the databases are made by, beside the migrations of this project.
+# Files that determine the databases, beside the migrations of this project.
 MAKERS = (
     "requirements-local.lock",
     "config/platform/db/roles.py",

@@ -36,9 +36,9 @@ PROGRAMS = {
 # A file of a package that has no program.
 MODULE = Path("/usr/lib/nginx/modules/ngx_http_headers_more_filter_module.so")
 FILES = {MODULE: "libnginx-mod-http-headers-more-filter"}
-# What `make bench` and `make faults` ask for by name.
+# Programs that `make bench` and `make faults` request by name.
 MEASURING = {"wrk": "wrk", "faketime": "faketime"}
-# Where servers are, which an ordinary user's path leaves out.
+# Folders of servers, which an ordinary user's path leaves out.
 PATH = os.pathsep.join(
     [os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"]
 )

@@ -57,7 +57,7 @@ def other(organisation: Client) -> User:
     return User.objects.create_user("eve@umbra.test", client=client)
 
 
-def test_they_are_summed_by_month_and_client(user: User, other: User) -> None:
+def test_charges_above_reservations_are_summed_by_month_and_client(user: User, other: User) -> None:
     for output in (100, 5, 2_100, 1_100):
         call(user, output=output)
     call(user, output=600, now=OCTOBER)

@@ -127,7 +127,7 @@ class TestNoticing:
         assert (alert.kind, alert.user, alert.period) == ("output", user, NOVEMBER)
         assert (alert.used, alert.cap, alert.noticed_at, alert.told_at) == (815, 1_000, NOON, None)
 
-    def test_once_a_month_however_often_it_is_crossed(self, user: User, by: Actor) -> None:
+    def test_an_alert_is_raised_once_a_month(self, user: User, by: Actor) -> None:
         use(user, 850)
         use(user, 20)
         more = Allowance(monthly_output_tokens=1_000)
@@ -621,7 +621,7 @@ class TestChecking:
         roomy = PlanCaps(monthly_input=10**6, monthly_output=10**6, daily=None)
         end(settled, ask(settled, prompt=10_000).record_id, prompt=10_000, output=1_000)
         for each in checked:
-            # What is charged under a higher cap is noticed by the check alone.
+            # Charges under a higher cap are noticed by the check alone.
             end(each, ask(each, plan=roomy).record_id, prompt=10_000, output=1_000)
         assert alerts.check(now=NOON).noticed == 8
         written = Alert.objects.order_by("pk").exclude(user=None)

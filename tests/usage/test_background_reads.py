@@ -44,7 +44,7 @@ class TestPlaces:
         assert not begin(user, ask(user).record_id, now=later - timedelta(seconds=1))
         assert begin(user, ask(user, now=later).record_id, now=later)
 
-    def test_other_people_have_places_of_their_own(self, user: User) -> None:
+    def test_places_are_counted_per_person(self, user: User) -> None:
         other = User.objects.create_user("other@example.com")
         for _ in range(MOST):
             assert begin(user, ask(user).record_id)

@@ -372,7 +372,9 @@ class TestTelling:
 
 @pytest.mark.django_db
 class TestSetting:
-    def test_it_is_audited_with_its_reason(self, organisation: Client, by: Actor) -> None:
+    def test_setting_a_budget_is_audited_with_its_reason(
+        self, organisation: Client, by: Actor
+    ) -> None:
         allow(organisation, 5, by)
         allow(organisation, None, by)
         events = AuditEvent.objects.filter(action="client:budget_set").order_by("at", "id")

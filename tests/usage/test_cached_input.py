@@ -54,7 +54,7 @@ def done(user: User, call: Reservation, *, prompt: int = 4_005, cached: int = 4_
     return after
 
 
-def test_it_is_reserved_in_full_and_settled_by_its_share(user: User) -> None:
+def test_cached_input_is_reserved_in_full_and_settled_by_its_share(user: User) -> None:
     call = ask(user)
     assert call.remaining_month == 1_000
     held = balance(user_id=user.pk, plan=CODING, now=NOON)
@@ -65,7 +65,7 @@ def test_it_is_reserved_in_full_and_settled_by_its_share(user: User) -> None:
     found = summary(user_id=user.pk, plan=CODING, now=NOON)
     assert (found.input.used, found.input.remaining) == (405, 9_595)
     assert (found.day.used, found.day.remaining) == (455, 19_545)
-    # What a person has used by day and by model is told in full.
+    # A person's usage by day and by model is shown in full.
     assert [(each["input"], each["output"]) for each in found.by_day] == [(4_005, 50)]
     assert [each["input"] for each in found.by_model] == [4_005]
     assert_totals_are_the_ledger(user)

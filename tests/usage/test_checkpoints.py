@@ -79,7 +79,7 @@ class TestNoting:
 
 @pytest.mark.django_db
 class TestAbandoned:
-    def test_it_is_charged_what_it_had_cost_when_it_was_last_seen(self, user: User) -> None:
+    def test_an_abandoned_call_is_charged_its_last_checkpoint(self, user: User) -> None:
         call = ask(user, ROOMY, prompt=100, output=1000)
         checkpoint([SoFar(call.record_id, 90, 30, FIRST_BYTE, P)])
         checkpoint([SoFar(call.record_id, 90, 70, FIRST_BYTE, P)])
@@ -131,7 +131,7 @@ class TestRaces:
         assert_totals_are_the_ledger(user)
         assert_totals_are_the_ledger(another)
 
-    def test_one_of_a_checkpoint_the_last_word_and_a_late_run_settles(self, user: User) -> None:
+    def test_one_of_checkpoint_settlement_and_sweep_settles_a_call(self, user: User) -> None:
         for _ in range(10):
             call = ask(user, ROOMY, prompt=1, output=1)
 

@@ -130,7 +130,7 @@ class TestExtraAllowances:
     def now(self) -> datetime:
         return datetime(2026, 11, 20, 12, tzinfo=UTC)
 
-    def test_it_is_added_to_the_plan_until_its_end(
+    def test_an_extra_allowance_is_added_to_the_plan_until_its_end(
         self, user: User, by: Actor, now: datetime
     ) -> None:
         extra(user, by, now, monthly_output_tokens=50_000)
@@ -180,7 +180,7 @@ class TestExtraAllowances:
             ({"daily_tokens": 1}, datetime(2026, 12, 1, 0, 0, 1, tzinfo=UTC), "/ends_at"),
         ],
     )
-    def test_it_is_a_number_for_this_month(
+    def test_an_extra_allowance_is_a_number_for_this_month(
         self,
         user: User,
         by: Actor,

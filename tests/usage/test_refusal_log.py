@@ -317,5 +317,5 @@ def test_waiting_refusals_are_written_as_their_process_ends(user: User, now: dat
         ({}, ""),
     ],
 )  # fmt: skip
-def test_what_a_refused_request_needed_is_a_sentence(numbers: dict[str, Any], said: str) -> None:
+def test_a_refused_requests_need_is_shown_as_a_sentence(numbers: dict[str, Any], said: str) -> None:
     assert said_of(numbers) == said

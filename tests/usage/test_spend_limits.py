@@ -159,7 +159,9 @@ class TestTime:
         assert until("month", now=month_ends) is None
 
     @pytest.mark.django_db
-    def test_it_stays_reached_while_no_worker_runs(self, user: User, by: Actor) -> None:
+    def test_a_reached_limit_stays_reached_while_no_worker_runs(
+        self, user: User, by: Actor
+    ) -> None:
         bound(by, monthly=1)
         spend(user, 1)
         count()
@@ -202,7 +204,7 @@ class TestPassing:
         event = AuditEvent.objects.get(action="spend_limit:passed")
         assert (event.after["passes_on"], event.reason) == ("2026-11-20", "A deadline.")
 
-    def test_it_is_enforced_again(self, user: User, by: Actor) -> None:
+    def test_a_passed_limit_is_enforced_again(self, user: User, by: Actor) -> None:
         limit = bound(by, daily=1)
         assert limit is not None
         spend(user, 1)

@@ -198,7 +198,7 @@ def test_no_name_in_it_is_a_formula(month: list[UsageRecord]) -> None:
     assert "'\t'=cmd()" in names
 
 
-def test_it_takes_the_same_queries_for_any_number_of_people(
+def test_a_statement_takes_the_same_queries_for_any_number_of_people(
     month: list[UsageRecord], django_assert_num_queries: Any
 ) -> None:
     with django_assert_num_queries(6):

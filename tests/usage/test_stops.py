@@ -82,19 +82,19 @@ class TestStopping:
             ask(user)
         assert not MonthlyUsage.objects.exists()
 
-    def test_it_comes_before_what_caps_say(self, user: User, by: Actor) -> None:
+    def test_a_stop_is_reported_before_caps(self, user: User, by: Actor) -> None:
         stop(user, by)
         with pytest.raises(ModelCallsStopped):
             ask(user, plan=PlanCaps(monthly_input=0, monthly_output=0, daily=0))
 
-    def test_it_ends_by_itself_where_an_end_is_given(self, user: User, by: Actor) -> None:
+    def test_a_stop_ends_by_itself_at_its_end(self, user: User, by: Actor) -> None:
         stop(user, by, ends_at=NOW + HOUR)
         with pytest.raises(ModelCallsStopped):
             ask(user, now=NOW + HOUR - timedelta(seconds=1))
         assert ask(user, now=NOW + HOUR)
         assert not restart(user, by, now=NOW + HOUR)
 
-    def test_others_go_on(self, user: User, by: Actor) -> None:
+    def test_calls_of_other_people_continue(self, user: User, by: Actor) -> None:
         other = User.objects.create_user("bert@acme.test", client=user.client)
         stop(user, by)
         assert ask(other)
@@ -114,7 +114,9 @@ class TestStopping:
         again = AuditEvent.objects.filter(action="user:model_calls_stopped").order_by("id")[1]
         assert again.before == {"model_calls": "stopped", "until": "2026-11-20T13:00:00Z"}
 
-    def test_both_ways_are_written_down_with_their_reasons(self, user: User, by: Actor) -> None:
+    def test_stopping_and_resuming_are_audited_with_their_reasons(
+        self, user: User, by: Actor
+    ) -> None:
         stop(user, by, ends_at=NOW + HOUR)
         restart(user, by)
         stopped, restarted = AuditEvent.objects.filter(action__startswith="user:model").order_by(

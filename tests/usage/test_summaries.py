@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PLAN = PlanCaps(monthly_input=10_000, monthly_output=2_000, daily=5_000)
 ROOMY = PlanCaps(monthly_input=None, monthly_output=None, daily=None)
-# What counts for them beside their totals, and the ledger of one month.
+# Queries for their totals, and for the ledger of one month.
 QUERIES_OF_A_SUMMARY = 2
 
 
@@ -154,7 +154,7 @@ def test_nothing_of_others_is_read(user: User) -> None:
     assert (month.input.used, month.input.in_flight, month.calls) == (0, 0, 0)
 
 
-def test_it_takes_as_few_queries_for_many_calls_as_for_one(
+def test_a_summary_takes_as_few_queries_for_many_calls_as_for_one(
     user: User, django_assert_num_queries: Any
 ) -> None:
     for number in range(12):

@@ -13,7 +13,7 @@ from usage.spending.statements import Attempt, attempts_of
 End = UsageRecord.End
 # Ends of calls whose last attempt may be the one that failed.
 BY_ATTEMPT = frozenset({End.PROVIDER_FAILED, End.UNREAD, End.TIMEOUT})
-# What a provider did, without a status, by the kind of the failure.
+# Failures of a provider without a status, by kind.
 DID: dict[str, str] = {
     What.REFUSED: "reported an error",
     What.UNREACHABLE: "could not be reached",
@@ -24,7 +24,7 @@ DID: dict[str, str] = {
     What.NO_KEY: "was not asked, because its key cannot be decrypted",
     What.FAILED: "failed",
 }
-# How a connection failed, by the name of the error behind it.
+# Failures of a connection, by the name of the error behind them.
 CAUSES = {
     "ConnectionRefusedError": "it refused the connection",
     "gaierror": "its name does not resolve",

@@ -34,7 +34,7 @@ from usage.models import HourLatency, UsageRecord
 from usage.spending.daily import ERRORS
 
 HOUR, KEPT = timedelta(hours=1), timedelta(days=8)
-# What a call may take beyond its own limit until a worker has settled it.
+# A worker settles a call at most this long after its own limit.
 UNSETTLED = timedelta(hours=1)
 # The hours of before an upgrade that one run counts.
 STEP = 6

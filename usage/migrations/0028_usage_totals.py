@@ -1,6 +1,6 @@
 from django.db import migrations, models
 
-# What has been counted already is counted again, into these tables as well.
+# Months that are already counted are counted again, into these tables as well.
 COUNT_ALL = """
 UPDATE usage_countedmonth AS counted SET version = '', from_day = month.period
 FROM usage_monthlyusage AS month WHERE month.id = counted.month_id

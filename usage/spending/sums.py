@@ -34,7 +34,7 @@ GROUPS: Mapping[str, Any] = {
     "label": KeyTextTransform("user", "labels"),
 }
 _DAILY: Mapping[str, Any] = {f"{name}_sum": Sum(name) for name in DAILY_SUMS}
-# How far back a forecast looks.
+# A forecast looks back this far.
 FOUR_WEEKS = timedelta(weeks=4)
 
 

@@ -20,7 +20,7 @@ from config.platform.problems.problem import instant
 
 # The time that a process may need to read the rows.
 READING_SECONDS = 1.0
-# How far the clock of another host may be behind.
+# The clock of another host may be behind by this much.
 CLOCK_SECONDS = 5.0
 MOST_HOURS = 24 * 90
 

@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 MOST_TYPED = 200  # characters
-# What a caller or a row may lack, such as a label.
+# The choice of rows without a value, such as callers without a label.
 NONE = "none"
 
 
@@ -38,7 +38,7 @@ class TypedFilter(admin.ListFilter):
 
     names: ClassVar[Sequence[str]]
     hint: ClassVar[str] = ""
-    # Whether it is one of those that a form shows at once.
+    # A first filter is shown in the form at once.
     is_first: ClassVar[bool] = False
 
     def __init__(
@@ -71,7 +71,7 @@ class TypedFilter(admin.ListFilter):
         """Returns whether that index gives them in the order of time, which it does for one value."""
         return True
 
-    # Whether that index leaves nothing to be looked for.
+    # A whole index needs no further search of the rows that it finds.
     is_whole: ClassVar[bool] = True
 
     def leading(self, rows: QuerySet[Any]) -> QuerySet[Any]:

@@ -42,7 +42,7 @@ class Transfer:
         self._response: Response | None = None
         self._body = Body(chunked=False, length=0)
         self._size = 0
-        # Whether the consumer reads already, and whether the pool has the connection back.
+        # Set once the consumer reads, and once the pool has the connection back.
         self._has_begun = self._is_given_back = False
         # Closing and returning to the pool exclude each other: a returned connection may belong to another exchange.
         self._ending = Lock()

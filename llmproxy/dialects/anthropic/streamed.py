@@ -9,7 +9,7 @@ from llmproxy.dialects.sse import data_event
 
 Members = dict[str, Any]
 
-# What is known at the end of a message alone.
+# Members that are known only at the end of a message.
 _LAST = ("stop_reason", "stop_sequence", "stop_details")
 # By the kind of a block: its members that come in pieces, and the kinds of these.
 _PIECES = {

@@ -4,7 +4,7 @@ from typing import Any
 
 Choice = dict[str, Any]
 
-# Where a chunk and an answer say it, and where servers do that write the form of the other, or of older completions.
+# The members of a chunk and of an answer, which some servers exchange, and that of older completions.
 _DELTA, _MESSAGE, _TEXT = "delta", "message", "text"
 
 

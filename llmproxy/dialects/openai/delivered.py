@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 Members = dict[str, Any]
 
-# What servers leave out of an item, and of a part of one, because it is empty. By its kind.
+# Members that servers leave out of an item, and of a part of one, while they are empty; by kind.
 _EMPTY = {
     "function_call": "arguments",
     "custom_tool_call": "input",
@@ -25,7 +25,7 @@ class _Text(NamedTuple):
     member: str
 
 
-# What a part may have for its number.
+# The numbers that a part may have.
 _NUMBERS = range(1_000)
 # By the thing of a response that an event is about.
 _TEXTS = {

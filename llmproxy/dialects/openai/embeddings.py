@@ -25,7 +25,7 @@ from llmproxy.requests.embeddings import EmbeddingsRequest
 
 # Numbers in a list, or bytes in base64, as the value of an embedding.
 _VECTOR = re.compile(rb'("embedding"\s*:\s*)(\[[-+0-9.eE,\s]{32,}\]|"[A-Za-z0-9+/=]{32,}")')
-# How a place begins that a vector has left; no provider knows it.
+# The beginning of a placeholder for a vector; no provider knows it.
 _PLACE = f"vector {token_hex(16)} ".encode()
 # The bytes of a number in base64: a float of 32 bits, little-endian.
 _NUMBER = 4

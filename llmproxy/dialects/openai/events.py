@@ -29,7 +29,7 @@ _OBJECTS = 3
 _PLAIN_CHUNK = frozenset({*_HEAD, "choices", "usage", "obfuscation"})
 _PLAIN_CHOICE = frozenset({"index", "delta", "logprobs", "finish_reason"})
 _PLAIN_DELTA = frozenset({"content"})
-# What some servers call their chunks.
+# Other servers' names for their chunks.
 _OTHER_FORMS = frozenset({"chat.completion", "text_completion"})
 
 
@@ -44,14 +44,14 @@ class EventTranslator(ChatTranslator):
         self._usage: dict[str, Any] = {}
         self._known: TokenUsage | None = None
         self._report = Report()
-        # What chunks without choices say beside the usage, for the next chunk that is forwarded.
+        # Members beside the usage in chunks without choices, for the next chunk that is forwarded.
         self._beside: dict[str, Any] = {}
         self._others = OtherTexts(NO_TEXT)
         # The names in the last chunk that was a text and nothing else.
         self._names: tuple[str, ...] = ()
         # The choices whose role was said.
         self._spoken: set[Any] = set()
-        # Whether anything of the answer has come.
+        # Some part of the answer has come.
         self._has_begun = False
         # Those that have spoken by deltas, those that do by messages, and the calls of tools of each.
         self._by_deltas: set[Any] = set()

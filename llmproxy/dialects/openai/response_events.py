@@ -151,7 +151,7 @@ class ResponseTranslator(Translator):
         """The error of a response that has failed, whatever its last event is called; None for others."""
         error = None
         if (kind in _ENDS or kind in _FAILURES) and isinstance(response, dict):
-            # What is incomplete may say why in an error too.
+            # An incomplete response may give its reason in an error too.
             error = failure_in(response | {"error": None} if kind == _INCOMPLETE else response)
         return error or ("failed" if kind in _FAILURES else None)
 

@@ -51,7 +51,7 @@ def test_an_authorisation_is_recognised_with_its_port_and_verifier(who: Who, now
     assert len(asked.verifier) >= 43
 
 
-def test_neither_state_nor_verifier_can_be_read_from_the_row(who: Who, now: datetime) -> None:
+def test_the_row_reveals_neither_state_nor_verifier(who: Who, now: datetime) -> None:
     begun = began(who, now)
     row = str(ConnectionAttempt.objects.values().get())
     asked = consume(**who, state=begun.state, now=now)

@@ -74,7 +74,7 @@ class TestCompleting:
         assert (event.target, event.target_id) == (user.email, str(user.pk))
         assert event.after == {"provider": "sheets", "scopes": ["sheets"]}
 
-    def test_another_grant_takes_the_place_of_the_one_before_which_is_revoked(
+    def test_a_new_grant_replaces_and_revokes_the_previous_one(
         self, party: Party, connection: Connection, user: User, session: Session, by: Actor,
         now: datetime,
     ) -> None:  # fmt: skip
@@ -106,7 +106,7 @@ class TestCompleting:
         disconnect(user_id=user.pk, provider="sheets", by=by, now=now)
         revoke_later(user_id=user.pk, provider="sheets", tokens=["another", None], now=now)
         connected(user, session, by=by, now=now)
-        # What waited since the connection was ended would end the one of now.
+        # A revocation queued since the connection ended would end the current connection.
         [left] = ConnectionRevocation.objects.all()
         assert (
             decrypt(bytes(left.tokens), place=left.place("tokens"))
@@ -193,7 +193,7 @@ class TestFresh:
         assert len(party.forms) == 1
         assert "access-1" not in repr(given)
 
-    def test_it_is_renewed_some_minutes_before_its_end(
+    def test_an_access_token_is_renewed_some_minutes_before_its_end(
         self, party: Party, user: User, session: Session, by: Actor, now: datetime
     ) -> None:
         connected(user, session, by=by, now=now)
@@ -342,7 +342,7 @@ class TestFailing:
 
 @pytest.mark.django_db(transaction=True)
 class TestAtOnce:
-    def test_one_of_many_asks_and_all_get_its_token(
+    def test_concurrent_callers_share_the_token_of_one_refresh(
         self, party: Party, connection: Connection, user: User, by: Actor, now: datetime,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip

@@ -53,7 +53,7 @@ class Pacing:
         return pauses
 
 
-def test_it_is_asked_ever_more_seldom_from_seconds_to_an_hour(pacing: Pacing) -> None:
+def test_retries_of_a_refresh_slow_down_from_seconds_to_an_hour(pacing: Pacing) -> None:
     pauses = pacing.ask_until(5 * HOUR)
     assert pauses == sorted(pauses)
     assert (pauses[0], pauses[-1]) == (timedelta(seconds=5), HOUR)
@@ -77,7 +77,7 @@ def test_the_first_answer_says_how_long_the_pause_is(pacing: Pacing) -> None:
     assert int(problem.headers["Retry-After"]) >= 3590
 
 
-def test_after_six_hours_the_person_is_asked_and_the_tokens_stay(pacing: Pacing) -> None:
+def test_the_person_is_asked_after_six_hours_and_the_tokens_stay(pacing: Pacing) -> None:
     pacing.ask_until(timedelta(hours=5, minutes=59))
     last = pacing.ask(at=pacing.began + 7 * HOUR)
     assert isinstance(last, ReauthorisationNeeded)

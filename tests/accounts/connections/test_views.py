@@ -57,7 +57,7 @@ def test_the_way_from_nothing_to_nothing(shell: APIClient, party: Party) -> None
 
 
 @pytest.mark.parametrize("method", ["get", "post", "delete"])
-def test_it_needs_an_access_token(api: APIClient, method: str) -> None:
+def test_the_endpoints_require_an_access_token(api: APIClient, method: str) -> None:
     path = BASE if method == "get" else f"{BASE}/sheets"
     path = f"{path}/token" if method == "post" else path
     assert getattr(api, method)(path).status_code == 401

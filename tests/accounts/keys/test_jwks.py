@@ -88,7 +88,7 @@ def by_pyjwt(token: str, jwks: bytes) -> dict[str, Any]:
 VERIFIERS: list[Callable[[str, bytes], dict[str, Any]]] = [by_joserfc, by_pyjwt]
 
 
-def test_it_says_how_long_it_may_be_kept_and_when_it_has_not_changed(
+def test_the_key_set_has_a_lifetime_and_an_entity_tag(
     api: APIClient, signing_key: None, by: Actor, now: datetime
 ) -> None:
     first = api.get(JWKS)
@@ -104,7 +104,7 @@ def test_it_says_how_long_it_may_be_kept_and_when_it_has_not_changed(
     assert (changed.status_code, len(changed.json()["keys"])) == (200, 2)
 
 
-def test_it_asks_the_database_nothing_and_takes_whatever_a_caller_accepts(
+def test_the_key_set_takes_no_query_and_ignores_the_accept_header(
     api: APIClient, signing_key: None, django_assert_num_queries
 ) -> None:
     ring.forget()

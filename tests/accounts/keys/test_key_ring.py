@@ -127,7 +127,7 @@ def test_known_keys_go_on_while_the_database_is_away(
         patch.setattr(key_ring, "read_rows", _away)
         assert ring.signer(now=now)[0] == kid
         assert ring.verifier(kid, now=now) is not None
-        # Whether a stranger's kid is a key of ours cannot be known now, and that is no refusal.
+        # A stranger's kid cannot be checked against our keys now, and that is no refusal.
         with pytest.raises(ServiceUnavailable):
             ring.verifier(STRANGER, now=now)
     clock.sleep(RELOAD_SECONDS)

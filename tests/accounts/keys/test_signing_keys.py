@@ -53,7 +53,7 @@ def rotated(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 @pytest.mark.django_db
 class TestLife:
-    def test_it_follows_from_the_timestamps_alone_and_the_database_agrees(
+    def test_a_keys_state_depends_on_its_timestamps_alone_as_in_the_database(
         self, by: Actor, now: datetime
     ) -> None:
         first = rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=now)
@@ -141,7 +141,7 @@ class TestRotation:
         ahead.refresh_from_db()
         assert ahead.superseded_at == following.signs_from
 
-    def test_it_is_audited_with_what_it_supersedes(
+    def test_a_rotation_is_audited_with_the_superseded_key(
         self, signing_key: None, by: Actor, now: datetime
     ) -> None:
         (old,) = SigningKey.objects.all()
@@ -153,7 +153,7 @@ class TestRotation:
 
 @pytest.mark.django_db
 class TestCommand:
-    def test_it_comes_back_when_the_new_key_signs(
+    def test_the_command_returns_once_the_new_key_signs(
         self, signing_key: None, waits: list[float], capsys: pytest.CaptureFixture[str]
     ) -> None:
         call_command("rotate_signing_key")
@@ -267,7 +267,9 @@ class TestEmergency:
             f"rotate_signing_key: {key.kid} signs, every other key is void in every process"
         )
 
-    def test_it_is_audited_key_by_key(self, signing_key: None, waits: list[float]) -> None:
+    def test_an_emergency_is_audited_key_by_key(
+        self, signing_key: None, waits: list[float]
+    ) -> None:
         (old,) = SigningKey.objects.values_list("kid", flat=True)
         call_command("rotate_signing_key", "--emergency")
         (event,) = AuditEvent.objects.filter(action="signing_key:revoked")
@@ -329,14 +331,14 @@ class TestEncryption:
         (event,) = AuditEvent.objects.filter(action="signing_key:reencrypted")
         assert event.after == {"keys": [key.kid]}
 
-    def test_it_says_so_where_the_old_key_is_gone_already(
+    def test_reencrypting_reports_an_old_key_that_is_already_gone(
         self, signing_key: None, settings
     ) -> None:
         settings.ENCRYPTION_KEYS = Secret("ENCRYPTION_KEYS", Fernet.generate_key().decode())
         with pytest.raises(CommandError, match="no longer has"):
             call_command("reencrypt_signing_keys")
 
-    def test_one_that_signs_no_more_and_that_nothing_opens_keeps_none_that_signs_from_moving(
+    def test_an_undecryptable_retired_key_does_not_block_reencrypting_the_others(
         self, by: Actor, now: datetime, settings, capsys: pytest.CaptureFixture[str]
     ) -> None:
         old, new = (Fernet.generate_key().decode() for _ in range(2))
@@ -356,7 +358,7 @@ class TestEncryption:
         (event,) = AuditEvent.objects.filter(action="signing_key:reencrypted")
         assert event.after == {"keys": sorted([superseded.kid, signs.kid])}
 
-    def test_one_that_signs_until_its_successor_does_must_open(
+    def test_a_key_that_still_signs_must_be_decryptable(
         self, by: Actor, now: datetime, settings
     ) -> None:
         rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=now - A_DAY)
@@ -370,7 +372,7 @@ class TestEncryption:
 
 @pytest.mark.django_db
 class TestExport:
-    def test_it_is_what_verifies_now_or_will(
+    def test_the_export_has_the_keys_that_verify_now_or_later(
         self, api: APIClient, tmp_path: Path, by: Actor, now: datetime
     ) -> None:
         long_ago, before = now - timedelta(days=100), now - timedelta(days=95)

@@ -88,7 +88,7 @@ def roles_of(user: User) -> frozenset[str]:
         ({"releases.change_shellchannel"}, Role.RELEASE),
         # Permissions that allowed nothing in the console are no obstacle.
         ({"releases.change_shellchannel", "auth.add_group", "accounts.delete_session"}, Role.RELEASE),
-        # What an owner alone may do, of an operator who had all of a role besides.
+        # Rights of owners alone, of an operator who also had all rights of a role.
         (EVERYTHING_OF_RELEASE, Role.RELEASE),
         (EVERYTHING_OF_RELEASE | {"accounts.delete_user"}, Role.RELEASE),
         ({"accounts.change_user"}, None),

@@ -216,7 +216,7 @@ def test_a_new_person_may_have_the_email(user: User, by: Actor, now: datetime) -
 
 
 @pytest.mark.django_db
-def test_it_cannot_be_undone(
+def test_an_erasure_cannot_be_undone(
     user: User, organisation: Client, by: Actor, now: datetime, signing_key: None
 ) -> None:
     erase(user, by, now)
@@ -314,7 +314,7 @@ def test_their_session_of_the_console_has_ended_and_names_nobody(
     User.objects.create_superuser("second@shell.test")
     erase(operator, by, now, email=operator.email)
     assert operator.email not in str(PageSession.objects.get().get_decoded())
-    # Whatever the row of the person comes to say again, but for the password.
+    # The row of the person may get any values, except for the password.
     with without_triggers():
         User.objects.filter(pk=operator.pk).update(
             erased_at=None, is_active=True, is_staff=True, is_superuser=True

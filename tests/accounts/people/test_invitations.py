@@ -120,7 +120,7 @@ def test_a_person_with_a_password_or_disabled_is_left_alone(
         ("zero\N{ZERO WIDTH SPACE}width@acme.test", "faulty"),
     ],
 )
-def test_one_who_cannot_be_invited_keeps_all_from_it_and_is_named(
+def test_a_person_who_cannot_be_invited_is_named_and_nobody_is_invited(
     organisation: Client,
     plan: Plan,
     operator: User,

@@ -46,7 +46,7 @@ def use(user: User, one_time: str, *, now: datetime, password: str = NEW) -> int
 
 @pytest.mark.django_db
 class TestRule:
-    def test_it_replaces_the_password_and_ends_every_session(
+    def test_a_one_time_password_replaces_the_password_and_ends_every_session(
         self, user: User, pair: TokenPair, by: Actor, now: datetime
     ) -> None:
         one_time = made(user, by=by, now=now)
@@ -56,7 +56,7 @@ class TestRule:
             with pytest.raises(InvalidCredentials):
                 sign_in(email=user.email, password=password, device=Device(), now=now)
 
-    def test_it_sets_a_password_once(
+    def test_a_one_time_password_sets_a_password_once(
         self, user: User, signing_key: None, by: Actor, now: datetime
     ) -> None:
         one_time = made(user, by=by, now=now)
@@ -65,7 +65,7 @@ class TestRule:
         with pytest.raises(LinkSpent):
             use(user, one_time.password, now=now)
 
-    def test_it_is_112_random_bits_and_more_in_letters_that_can_be_read_out(
+    def test_a_one_time_password_has_112_random_bits_in_letters_that_can_be_read_out(
         self, user: User, by: Actor, now: datetime
     ) -> None:
         passwords = {made(user, by=by, now=now).password for _ in range(20)}
@@ -84,21 +84,23 @@ class TestRule:
         for each in (password, misread, password.replace("-", "")):
             assert find_one_time(email=user.email.upper(), password=typed.format(each), now=now)
 
-    def test_it_lasts_a_day(self, user: User, by: Actor, now: datetime) -> None:
+    def test_a_one_time_password_lasts_a_day(self, user: User, by: Actor, now: datetime) -> None:
         one_time = made(user, by=by, now=now)
         assert one_time.expires_at == now + timedelta(hours=24)
         with pytest.raises(LinkSpent):
             use(user, one_time.password, now=now + timedelta(hours=24))
         use(user, one_time.password, now=now + timedelta(hours=24, seconds=-1))
 
-    def test_only_the_newest_counts(self, user: User, by: Actor, now: datetime) -> None:
+    def test_only_the_newest_one_time_password_is_valid(
+        self, user: User, by: Actor, now: datetime
+    ) -> None:
         first, second = made(user, by=by, now=now), made(user, by=by, now=now)
         with pytest.raises(LinkSpent):
             use(user, first.password, now=now)
         use(user, second.password, now=now)
 
     @pytest.mark.parametrize("what", ["revoked", "disabled", "anothers"])
-    def test_it_is_nobody_elses_and_void_with_the_person(
+    def test_a_one_time_password_is_valid_for_its_enabled_person_alone(
         self, user: User, organisation: Client, by: Actor, now: datetime, what: str
     ) -> None:
         one_time = made(user, by=by, now=now)
@@ -118,7 +120,7 @@ class TestRule:
         with pytest.raises(LinkSpent):
             find_one_time(email=user.email, password=one_time, now=now)
 
-    def test_it_is_written_down_and_told_without_itself(
+    def test_audit_and_mail_of_a_one_time_password_do_not_contain_it(
         self, user: User, by: Actor, now: datetime
     ) -> None:
         one_time = made(user, by=by, now=now)
@@ -146,7 +148,7 @@ class TestRule:
         assert one_time.password not in str(kept)
         assert one_time.password.replace("-", "") not in str(kept)
 
-    def test_it_needs_a_reason_and_somebody_who_may_sign_in(
+    def test_a_one_time_password_needs_a_reason_and_a_person_who_may_sign_in(
         self, user: User, by: Actor, now: datetime
     ) -> None:
         with pytest.raises(InvalidRequest):
@@ -160,7 +162,7 @@ class TestRule:
 
 @pytest.mark.django_db
 class TestPage:
-    def test_it_sets_the_password_and_shows_nothing_to_others(
+    def test_the_page_sets_the_password_and_reveals_nothing_to_others(
         self, stranger: Browser, user: User, by: Actor, now: datetime, api: APIClient
     ) -> None:
         one_time = made(user, by=by, now=now).password
@@ -230,7 +232,7 @@ def _empty_queue() -> Iterator[None]:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("_empty_queue")
-def test_one_of_many_uses_at_once_sets_the_password(
+def test_one_of_many_concurrent_uses_sets_the_password(
     organisation: Client, by: Actor, now: datetime
 ) -> None:
     user = User.objects.create_user("ada@acme.test", PASSWORD, client=organisation)

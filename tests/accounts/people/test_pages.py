@@ -35,7 +35,7 @@ def address(user: User, now: datetime, settings: Any) -> str:
     return found[1]
 
 
-# What mail programs and people add to a link, and take from it (letsencrypt/boulder#2094).
+# Characters that mail programs and people add to a link, or cut from it (letsencrypt/boulder#2094).
 MORE = [".", "=", "%20", ")", ">", "%3E", "/", "%0A", "%E2%80%9D", ".%20", "x", "=3D", ",%20and"]
 LESS = [slice(None, -1), slice(None, -20), slice(1, None), slice(None, 1)]
 
@@ -115,7 +115,7 @@ class TestAsking:
         monkeypatch.setattr("accounts.models.User.objects.filter", refuse)
         monkeypatch.setattr("accounts.hashers.GatedArgon2Hasher.encode", refuse)
         for email in (user.email, "nobody@acme.test"):
-            # How many wait, and one more.
+            # Two queries: the number of waiting jobs, and one more.
             with django_assert_num_queries(2):
                 assert api.post(RESET, {"email": email}, format="json").status_code == 204
         assert mail.outbox == []
@@ -157,7 +157,7 @@ class TestPage:
         assert PasswordLink.objects.get().used_at is None
         assert not response.cookies
 
-    def test_it_says_nothing_to_others_and_needs_nothing_of_them(
+    def test_the_pages_have_no_referrer_no_cache_and_a_strict_policy(
         self, stranger: Browser, address: str
     ) -> None:
         for response in (
@@ -177,10 +177,10 @@ class TestPage:
             assert "<script" not in page
             assert "style=" not in page
 
-    def test_it_sets_the_password_and_leads_away_from_the_secret(
+    def test_the_page_sets_the_password_and_redirects_away_from_the_secret(
         self, stranger: Browser, address: str, user: User
     ) -> None:
-        # What a browser sends under `Referrer-Policy: no-referrer`.
+        # Browsers send this under `Referrer-Policy: no-referrer`.
         response = stranger.post(address, given(), headers={"Origin": "null"})
         assert (response.status_code, response.headers["Location"]) == (
             302,
@@ -234,7 +234,7 @@ class TestPage:
         assert stranger.get(f"/account/password/{path}").status_code == 404
 
     @pytest.mark.parametrize("more", MORE)
-    def test_what_follows_a_link_is_no_part_of_it(
+    def test_text_after_a_link_is_no_part_of_it(
         self, stranger: Browser, address: str, user: User, more: str
     ) -> None:
         assert stranger.get(f"{address}{more}").status_code == 200

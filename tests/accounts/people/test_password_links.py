@@ -154,13 +154,13 @@ class TestABrokenMailServer:
         assert [self.ask(user, now + MINUTES, again=True) for _ in range(3)] == [True] * 3
         assert not self.ask(user, now + MINUTES)
 
-    def test_one_whose_worker_was_killed_again_and_again_arrives_in_the_end(
+    def test_a_mail_whose_worker_was_killed_repeatedly_arrives_in_the_end(
         self, user: User, now: datetime
     ) -> None:
         assert self.ask(user, now)
         arrived = secret_in(mail.outbox[-1])
         with pytest.MonkeyPatch.context() as broken:
-            # What follows is not run, as after a kill.
+            # The code after it does not run, as after a kill.
             broken.setattr(mails, "send_password_link", Mock(side_effect=KeyboardInterrupt))
             for again in (False, True, True, True, True):
                 with pytest.raises(KeyboardInterrupt):
@@ -248,7 +248,7 @@ class TestSending:
             "request-1",
         )
 
-    def test_however_many_strangers_ask_operators_mail_goes_first(self, settings: Any) -> None:
+    def test_operators_mail_goes_first_however_many_strangers_ask(self, settings: Any) -> None:
         settings.OPERATOR_EMAILS = ["ops@shell.test"]
         for number in range(3):
             request_reset(email=f"{number}@acme.test", address=None, request_id="")
@@ -326,7 +326,7 @@ class TestSending:
 
 @pytest.mark.django_db
 class TestUsing:
-    def test_it_sets_the_password_ends_every_session_and_tells_the_person(
+    def test_a_link_sets_the_password_ends_every_session_and_informs_the_person(
         self, user: User, pair: TokenPair, now: datetime
     ) -> None:
         assert use(sent(user, now=now), now=now) == 1
@@ -343,7 +343,7 @@ class TestUsing:
         use(sent(user, now=now, kind=INVITATION), now=now)
         assert jobs("mail.send") == []
 
-    def test_it_works_once(self, user: User, now: datetime) -> None:
+    def test_a_link_works_once(self, user: User, now: datetime) -> None:
         secret = sent(user, now=now)
         use(secret, now=now)
         with pytest.raises(LinkSpent):
@@ -359,7 +359,7 @@ class TestUsing:
         use(secret, now=now)
 
     @pytest.mark.parametrize(("kind", "life"), [(RESET, 30 * MINUTES), (INVITATION, 72 * HOURS)])
-    def test_it_lasts_as_long_as_its_mail_says(
+    def test_a_link_lasts_as_long_as_its_mail_states(
         self, user: User, now: datetime, kind: PasswordLink.Kind, life: timedelta
     ) -> None:
         secret = sent(user, now=now, kind=kind)
@@ -367,19 +367,19 @@ class TestUsing:
         with pytest.raises(LinkSpent):
             find_link(secret, now=now + life)
 
-    def test_only_the_newest_of_its_kind_counts(self, user: User, now: datetime) -> None:
+    def test_only_the_newest_link_of_a_kind_is_valid(self, user: User, now: datetime) -> None:
         invited = sent(user, now=now, kind=INVITATION)
         first, second = sent(user, now=now), sent(user, now=now)
         with pytest.raises(LinkSpent):
             find_link(first, now=now)
-        # Whoever knows an email could otherwise void an invitation.
+        # Anybody who knows an email could otherwise void an invitation.
         assert find_link(invited, now=now)
         use(second, now=now)
         with pytest.raises(LinkSpent):
             find_link(invited, now=now)
 
     @pytest.mark.parametrize("what", ["password", "revoked", "email", "disabled", "again", "gone"])
-    def test_it_is_void_once_the_person_is_not_what_they_were(
+    def test_a_link_is_void_once_its_person_has_changed(
         self, user: User, by: Actor, now: datetime, what: str
     ) -> None:
         secret = sent(user, now=now)
@@ -431,7 +431,7 @@ def _empty_queue() -> Iterator[None]:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("_empty_queue")
-def test_one_of_many_uses_at_once_sets_the_password(organisation: Client, now: datetime) -> None:
+def test_one_of_many_concurrent_uses_sets_the_password(organisation: Client, now: datetime) -> None:
     user = User.objects.create_user("ada@acme.test", PASSWORD, client=organisation)
     secret = sent(user, now=now)
     passwords = [f"{NEW} {n}" for n in range(3)]

@@ -52,7 +52,7 @@ def refusals(user: User, password: str, *, by: Actor, now: datetime) -> list[str
         ("hunter2hunter2hunter2", "Repeats like"),
     ],
 )
-def test_one_that_is_easy_to_guess_is_refused_with_a_sentence_that_helps(
+def test_a_password_that_is_easy_to_guess_is_refused_with_advice(
     user: User, by: Actor, now: datetime, password: str, why: str
 ) -> None:
     Client.objects.update(name="Acme Industries")
@@ -72,7 +72,7 @@ def test_one_that_is_easy_to_guess_is_refused_with_a_sentence_that_helps(
         "polniypizdec0211",
     ],
 )
-def test_one_that_was_breached_is_refused_however_good_it_looks(
+def test_a_breached_password_is_refused_whatever_its_strength(
     user: User, by: Actor, now: datetime, password: str
 ) -> None:
     assert "password_too_common" in " ".join(refusals(user, password, by=by, now=now))

@@ -293,7 +293,7 @@ def test_one_of_the_owners_who_remove_each_other_at_once_remains(
         left = set(User.objects.owners().values_list("pk", flat=True))
         assert left, ended
         removed = {first.pk, second.pk, third.pk} - left
-        # Whoever was removed removed nobody afterwards, so one or two succeeded.
+        # An owner who was removed removes nobody afterwards, so one or two succeeded.
         assert len(removed) == sum(not isinstance(each, Exception) for each in ended) in {1, 2}
         refusals = [each for each in ended if isinstance(each, Exception)]
         assert all(isinstance(each, NotAnOwner | LastOwner) for each in refusals), refusals

@@ -66,7 +66,7 @@ def test_changing_nothing_writes_nothing(user: User, by: Actor, now: datetime) -
 
 
 @pytest.mark.django_db
-def test_another_email_has_a_reason_and_the_one_before_is_told(
+def test_a_new_email_needs_a_reason_and_the_old_address_is_informed(
     user: User, by: Actor, now: datetime
 ) -> None:
     with pytest.raises(InvalidRequest) as refused:

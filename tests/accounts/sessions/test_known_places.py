@@ -67,7 +67,7 @@ class TestOfAPerson:
             ("auth.all", ""),
         ]
 
-    def test_it_takes_one_query_whoever_asks(self, django_assert_num_queries) -> None:
+    def test_known_places_take_one_query_for_any_person(self, django_assert_num_queries) -> None:
         for email in ("ada@acme.test", "nobody@acme.test"):
             with django_assert_num_queries(1):
                 account_of(email, device=Device(fingerprint="desk-7", address=HERE))

@@ -28,7 +28,7 @@ def test_a_session_ends_after_half_a_year(user: User, signing_key: None, now: da
     assert Session.objects.get().expires_at == now + HALF_A_YEAR
 
 
-def test_or_never_where_operators_say_so(
+def test_sessions_without_a_configured_lifetime_never_expire(
     user: User, signing_key: None, now: datetime, settings
 ) -> None:
     settings.SESSION_DAYS = None
@@ -80,7 +80,7 @@ def test_a_dry_night_only_counts_them(pair: TokenPair, now: datetime, capsys) ->
 
 
 @pytest.mark.django_db(transaction=True)
-def test_one_that_is_in_use_is_left_for_the_next_night(pair: TokenPair, now: datetime) -> None:
+def test_a_session_in_use_gets_its_end_in_the_next_night(pair: TokenPair, now: datetime) -> None:
     session = endless(pair, now)
     with transaction.atomic():
         Session.objects.select_for_update().get(pk=session.pk)

@@ -75,7 +75,7 @@ def test_a_minute_has_one_for_each_account(user: User, organisation: Client, now
 
 
 @pytest.mark.django_db(transaction=True)
-def test_one_of_several_workers_writes_it_at_once(user: User, now: datetime) -> None:
+def test_one_of_several_workers_writes_a_refusal(user: User, now: datetime) -> None:
     given = {"email": user.email, "address": "192.0.2.7", "request_id": "", "at": now}
     ended = race(*[lambda: record_refusal(**given) for _ in range(4)])
     assert sorted(ended) == [False, False, False, True]

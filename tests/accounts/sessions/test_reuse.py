@@ -67,7 +67,7 @@ def test_the_audit_log_says_when_and_from_where_it_was_used_and_replayed(
     ]
     event = AuditEvent.objects.get(action="session:token_reused")
     assert (event.target, event.target_id) == (user.email, str(session.pk))
-    # Who presented it is the question, so nobody's name stands there.
+    # The presenter of the token is unknown, so the event names nobody.
     assert (event.actor, event.actor_id) == ("whoever presented the token", None)
     assert (event.address, event.request_id) == ("198.51.100.4", "req-thief")
 
@@ -92,7 +92,7 @@ def test_its_kind_tells_one_device_that_asked_twice_from_two_holders(
     assert Session.objects.get().ended_by == Session.Ended.REUSE
 
 
-def test_once_the_successor_was_used_too_it_is_stale_however_soon(
+def test_a_token_is_stale_once_its_successor_was_used(
     first: str, second: TokenPair, now: datetime
 ) -> None:
     rotate(presented=second.refresh, device=DESK, now=now)
@@ -210,7 +210,7 @@ class TestMail:
             assert str(secret.id) not in written, "nor half of one"
 
     @pytest.mark.usefixtures("second")
-    def test_both_are_queued_in_the_transaction(self, first: str, now: datetime) -> None:
+    def test_both_mails_are_queued_in_the_transaction(self, first: str, now: datetime) -> None:
         with transaction.atomic():
             replay(first, now)
             assert len(mailed()) == 2

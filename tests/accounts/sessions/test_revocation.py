@@ -44,7 +44,9 @@ def test_everything_a_user_holds_is_dead_and_a_login_right_after_works(
     )
 
 
-def test_others_are_left_alone(pair: TokenPair, user: User, by: Actor, now: datetime) -> None:
+def test_sessions_of_other_people_are_not_ended(
+    pair: TokenPair, user: User, by: Actor, now: datetime
+) -> None:
     other = User.objects.create_user("bob@acme.test", PASSWORD, client=user.client)
     revoke_all(user_id=other.pk, by=by, reason="test", now=now)
     assert RefreshToken.objects.unrevoked().count() == 1
@@ -84,7 +86,7 @@ class TestEverybody:
             {"people": 2, "sessions_ended": 2},
         )
 
-    def test_it_goes_through_all_people_batch_by_batch(
+    def test_a_revocation_of_everybody_runs_in_batches(
         self, user: User, by: Actor, now: datetime, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("accounts.sessions.revocation.PEOPLE_AT_A_TIME", 2)
@@ -93,7 +95,7 @@ class TestEverybody:
         assert revoke_everything(by=by, reason="test", now=now) == (5, 0)
         assert set(User.objects.values_list("epoch", flat=True)) == {1}
 
-    def test_one_that_is_interrupted_leaves_who_began_it_and_why(
+    def test_an_interrupted_revocation_is_audited_with_its_actor_and_reason(
         self, pair: TokenPair, user: User, by: Actor, now: datetime, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def interrupted(last: UUID | None) -> list[UUID]:
@@ -117,7 +119,7 @@ class TestEverybody:
         assert AuditEvent.objects.filter(action="everybody:revocation_begun").count() == 2
         assert AuditEvent.objects.filter(action="everybody:tokens_revoked").count() == 1
 
-    def test_it_wants_to_know_why(self, db: None) -> None:
+    def test_a_revocation_of_everybody_requires_a_reason(self, db: None) -> None:
         for reason in ("", " "):
             with pytest.raises(CommandError):
                 call_command("revoke_all_tokens", reason=reason)
@@ -230,7 +232,7 @@ class TestAuditLog:
             cursor.execute(statement)
         assert AuditEvent.objects.get().actor == event.actor
 
-    def test_only_pruning_which_says_so_may_delete(self, event: AuditEvent) -> None:
+    def test_only_pruning_may_delete_audit_events(self, event: AuditEvent) -> None:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SET LOCAL accounts.pruning_audit = 'on'")
             cursor.execute("DELETE FROM accounts_auditevent")

@@ -96,7 +96,7 @@ class TestRotation:
         assert refreshed(pair.refresh, now).access
 
     @pytest.mark.parametrize("key", [None, "k" * 22])
-    def test_it_takes_three_statements(
+    def test_a_rotation_takes_three_statements(
         self,
         key: str | None,
         pair: TokenPair,
@@ -147,7 +147,7 @@ class TestKeyedRetry:
             retried(pair.refresh, at, **retry)
         assert Session.objects.get().ended_by == Session.Ended.REUSE
 
-    def test_once_the_successor_is_used_the_box_is_gone(
+    def test_the_retry_box_is_emptied_once_the_successor_is_used(
         self, pair: TokenPair, now: datetime
     ) -> None:
         second = retried(pair.refresh, now)
@@ -179,7 +179,7 @@ class TestKeyedRetry:
         with pytest.raises(InvalidRefreshToken):
             retried(pair.refresh, now)
 
-    def test_it_is_deleted_with_the_person(
+    def test_the_retry_box_is_deleted_with_the_person(
         self, pair: TokenPair, user: User, by: Actor, now: datetime
     ) -> None:
         retried(retried(pair.refresh, now).refresh, now)

@@ -66,7 +66,7 @@ def answer(api: APIClient) -> tuple[int, str]:
 
 REVOKED = (401, "access_revoked")
 Act = Callable[[User, Actor, datetime], object]
-# What ends all keys of a person for good.
+# Acts that end all keys of a person permanently.
 ENDS: dict[str, Act] = {
     "revoked": lambda user, by, now: revoke_all(user_id=user.pk, by=by, reason="x", now=now),
     "everybody revoked": lambda user, by, now: revoke_everything(by=by, reason="x", now=now),
@@ -91,7 +91,7 @@ ENDS: dict[str, Act] = {
 @pytest.mark.django_db
 class TestWhatEndsIt:
     @pytest.mark.parametrize("how", ENDS)
-    def test_it_ends_with_its_persons_access(
+    def test_a_key_ends_with_its_persons_access(
         self, how: str, by_key: APIClient, user: User, by: Actor, now: datetime
     ) -> None:
         assert answer(by_key)[0] == 200
@@ -106,26 +106,28 @@ class TestWhatEndsIt:
         end_session(session=session, why=Session.Ended.LOGOUT, by=by, now=now)
         assert answer(by_key)[0] == 200
 
-    def test_it_ends_with_its_days(self, by_key: APIClient, now: datetime) -> None:
+    def test_a_key_ends_after_its_days(self, by_key: APIClient, now: datetime) -> None:
         past = now - timedelta(days=2)
         PersonalKey.objects.update(created_at=past, expires_at=past + timedelta(days=1))
         assert answer(by_key) == REVOKED
 
-    def test_it_ends_by_an_operator(self, by_key: APIClient, by: Actor, now: datetime) -> None:
+    def test_a_key_can_be_ended_by_an_operator(
+        self, by_key: APIClient, by: Actor, now: datetime
+    ) -> None:
         assert end_key(key=PersonalKey.objects.get(), by=by, now=now, reason="Found in a log.")
         assert not end_key(key=PersonalKey.objects.get(), by=by, now=now, reason="Again.")
         assert answer(by_key) == REVOKED
         event = AuditEvent.objects.get(action="personal_key:ended")
         assert (event.reason, event.actor) == ("Found in a log.", by.name)
 
-    def test_it_waits_while_the_plan_has_none(self, by_key: APIClient) -> None:
+    def test_a_key_is_refused_while_the_plan_has_no_keys(self, by_key: APIClient) -> None:
         Plan.objects.update(allows_keys=False)
         assert answer(by_key) == (403, "not_entitled")
         assert by_key.post(COMPLETE, ASK, format="json").json()["code"] == "not_entitled"
         Plan.objects.update(allows_keys=True)
         assert answer(by_key)[0] == 200
 
-    def test_it_waits_while_the_licence_is_suspended(
+    def test_a_key_is_refused_while_the_licence_is_suspended(
         self, by_key: APIClient, by: Actor, now: datetime
     ) -> None:
         licence = Licence.objects.get()
@@ -136,7 +138,7 @@ class TestWhatEndsIt:
         assert (response.status_code, response.json()["code"]) == (403, "licence_suspended")
         assert not UsageRecord.objects.exists()
 
-    def test_it_goes_with_its_person(
+    def test_a_key_is_deleted_with_its_person(
         self, by_key: APIClient, user: User, by: Actor, now: datetime
     ) -> None:
         removed = erase_user(user_id=user.pk, email=user.email, reason="Asked.", by=by, now=now)
@@ -144,7 +146,7 @@ class TestWhatEndsIt:
         assert not PersonalKey.objects.exists()
         assert answer(by_key) == (401, "invalid_access_token")
 
-    def test_it_goes_with_its_client(
+    def test_a_key_is_deleted_with_its_client(
         self, by_key: APIClient, user: User, organisation: Client, by: Actor, now: datetime
     ) -> None:
         move_user(user_id=user.pk, client=None, reason="x", by=by, now=now)
@@ -234,7 +236,9 @@ class TestRunningCalls:
             ("suspended", "licence_suspended"),
         ],
     )
-    def test_they_end_with_it(self, how: str, code: str | None, made: Make, now: datetime) -> None:
+    def test_running_calls_end_with_their_key(
+        self, how: str, code: str | None, made: Make, now: datetime
+    ) -> None:
         text = KeyText.parse(made())
         assert text is not None
         found = holder_of(text, now=now)

@@ -164,7 +164,7 @@ class TestListing:
 
 
 class TestWhereItIsGood:
-    def test_it_lists_models_as_a_bearer_token_and_as_x_api_key(self, made: Make) -> None:
+    def test_a_key_lists_models_as_a_bearer_token_and_as_x_api_key(self, made: Make) -> None:
         text = made()
         assert holding(text).get("/v1/llm/models").status_code == 200
         assert SecureClient().get("/v1/llm/models", HTTP_X_API_KEY=text).status_code == 200
@@ -195,7 +195,7 @@ class TestWhereItIsGood:
             ("get", "/v1/apps/notes/manifest"),
         ],
     )
-    def test_it_is_refused_everywhere_else(
+    def test_a_key_is_refused_at_all_other_endpoints(
         self, by_key: APIClient, method: str, address: str
     ) -> None:
         response = getattr(by_key, method)(

@@ -11,7 +11,7 @@ Json = Any
 Path = tuple[Any, ...]
 
 LINE_ENDS = (b"\n", b"\r\n", b"\r")
-# What a server or proxy may send between events. A comment alone is the beginning of the next event.
+# Bytes that a server or proxy may send between events. A comment alone is the beginning of the next event.
 BETWEEN = (
     b": keep-alive\n\n",
     b": keep-alive\n",

@@ -46,7 +46,7 @@ def test_a_connection_waits_as_long_as_its_server_may_work_and_a_moment_longer(
 def test_a_slow_statement_is_ended_by_the_server_and_the_connection_lives(
     server: OwnPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # However late the server's own word comes.
+    # The server's own message may come at any later time.
     monkeypatch.setattr(db_connections, "MARGIN_SECONDS", 60.0)
     with PooledConnection.connect(server.url, options=SHORT, autocommit=True) as opened:
         with pytest.raises(psycopg.errors.QueryCanceled):

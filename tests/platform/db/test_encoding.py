@@ -63,7 +63,7 @@ def test_a_database_of_another_encoding_is_refused_by_name(
 
 
 @pytest.mark.django_db
-def test_one_of_utf8_is_taken_and_one_that_is_away_may_come(
+def test_a_utf8_database_is_accepted_and_an_absent_one_is_not_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert database_is_utf8(None, ["default"]) == []

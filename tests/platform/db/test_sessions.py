@@ -26,7 +26,7 @@ from tests.tools.postgres import MIGRATED
 
 LIMITS = "-c statement_timeout=7s -c lock_timeout=4s -c idle_in_transaction_session_timeout=30s"
 SHOWN = ("statement_timeout", "lock_timeout", "search_path")
-# What an address says after its name, what then holds of SHOWN, and who has reported the like.
+# An address's text after its name, the effective values of SHOWN, and reports of the like.
 ADDRESSES = [
     ("", ["7s", "4s", '"$user", public'], ""),
     ("options=-c%20search_path%3Dpublic", ["7s", "4s", "public"], "cnpj-data-pipeline#80"),
@@ -51,7 +51,7 @@ ADDRESSES = [
     ("options=", ["7s", "4s", '"$user", public'], ""),
     ("application_name=shell", ["7s", "4s", '"$user", public'], ""),
 ]
-# What a role, a database or an address may say, and who has reported what comes of it.
+# Settings that a role, a database or an address may have, and reports of their effects.
 STYLES = [
     ("IntervalStyle", "iso_8601", "psycopg/psycopg2#1783"),
     ("IntervalStyle", "sql_standard", "dalibo/pg_activity#445"),

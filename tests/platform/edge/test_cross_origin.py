@@ -24,7 +24,7 @@ ASKED = {
     "a shell": "authorization,content-type,idempotency-key,if-none-match,x-request-id",
 }
 
-# What SDKs and shells read of an answer.
+# Headers of an answer that SDKs and shells read.
 READ = (
     *("etag", "retry-after", "x-should-retry", "x-request-id", "request-id"),
     *("x-tokens-remaining-month", "x-tokens-remaining-day", "x-manifest-signature"),

@@ -20,7 +20,7 @@ from tests.platform.edge.ratelimits.own_redis import own_redis
 from tests.tools.redis import available
 from tests.waiting import eventually
 
-# What has not come about by then does not.
+# The bound of a wait for a condition.
 SECONDS = 60.0
 PROCESS_COUNTERS = {
     "default": {"BACKEND": "config.platform.edge.ratelimits.cache.CounterCache", "LOCATION": ""}

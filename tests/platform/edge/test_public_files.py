@@ -29,7 +29,7 @@ def body(response: Any) -> bytes:
 
 @pytest.mark.parametrize("path", [BUNDLE, SCHEMA])
 @pytest.mark.parametrize("accepted", ["gzip", "deflate, gzip;q=0.5, br", "x-gzip"])
-def test_it_is_compressed_where_the_caller_accepts_that(
+def test_a_file_is_compressed_where_the_caller_accepts_that(
     client: Client, path: str, accepted: str
 ) -> None:
     plain = client.get(path)
@@ -57,7 +57,9 @@ def test_it_is_compressed_where_the_caller_accepts_that(
         {"Accept-Encoding": "notgzip"},
     ],
 )
-def test_it_is_plain_for_everybody_else(client: Client, path: str, headers: dict[str, str]) -> None:
+def test_a_file_is_plain_for_everybody_else(
+    client: Client, path: str, headers: dict[str, str]
+) -> None:
     response = client.get(path, headers=headers)
     assert (response.status_code, len(body(response)) > 0) == (200, True)
     assert "Content-Encoding" not in response

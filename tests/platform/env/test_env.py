@@ -438,7 +438,7 @@ def test_an_optional_secret_may_be_emptied_in_its_file(
 def test_a_file_in_the_middle_of_being_written_changes_nothing(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # However long this takes, the file was written just now.
+    # The file was written just now, however long this takes.
     monkeypatch.setattr(secret_files, "REPLACED_WITHIN_NS", 3600 * 10**9)
     secret = Secret("PUBLISH_SECRETS", "stolen", str(file), may_be_empty=True)
     replace(file, "", long_ago=False)

@@ -63,6 +63,6 @@ def test_private_hosts_are_not_this_machine(address: str) -> None:
         "https://[2606:4700::1111]/",
     ],
 )
-def test_others_are_public(address: str) -> None:
+def test_other_hosts_are_public(address: str) -> None:
     assert not is_private(address)
     assert not is_loopback(address)

@@ -36,7 +36,7 @@ def _trickles(peer: Peer) -> None:
 
 
 def _answers(peer: Peer) -> None:
-    # Who does not believe the server hangs up in TLS's own words.
+    # A client that does not trust the server ends the connection by an alert of TLS.
     with suppress(OSError):
         if peer.sock.recv(1):
             peer.answer(b"{}")

@@ -7,7 +7,7 @@ import pytest
 
 from config.platform.http.body import BadChunk, Body
 
-# What follows a head, and the body in it.
+# Bytes that follow a head, and the body in them.
 CHUNKED = [
     (b"0\r\n\r\n", b""),
     (b"5\r\nhello\r\n0\r\n\r\n", b"hello"),

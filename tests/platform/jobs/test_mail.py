@@ -27,7 +27,7 @@ from tests.standins.raw_server import nobody
 
 pytestmark = pytest.mark.django_db
 HOST = "127.0.0.1"
-# What has not come about by then does not.
+# The bound of a wait for a condition.
 SECONDS = 60.0
 
 

@@ -12,7 +12,7 @@ from config.platform.observability.database_causes import Cause
 from config.platform.observability.logs import AllowListFormatter
 from tests.platform.db.test_sessions import kwargs
 
-# How an address fails, and what the log says of it.
+# Addresses that fail, each with the cause that the log names.
 FAILURES = [
     ("postgresql://nobody_here@{socket}/{name}", "role_unknown"),
     ("postgresql://shell@{socket}/nothing_here", "database_unknown"),

@@ -17,7 +17,7 @@ from config.platform.observability import logs
 from config.platform.observability.logs import ALLOWED, AllowListFormatter
 from tests.platform.written import Written, service_handler
 
-# What must never be written, in the forms that it takes here.
+# Secrets that must never be written, in the forms that they take here.
 REFRESH = "q7Zr1xYw0KcT3vB9nM5sLdE8hJ2fGaUoPiXeWtRzS4k"
 JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJzdWIiOiI0MiIsImNpZCI6IjcifQ.c2lnbmF0dXJlLWJ5dGVzLWhlcmU0Mg"
 PASSWORD = "correct horse battery staple"

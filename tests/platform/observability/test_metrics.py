@@ -124,7 +124,7 @@ def test_words_for_an_end_that_nobody_knows_are_counted_by_provider() -> None:
 def test_a_catalogue_that_grows_and_grows_has_only_so_many_series(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Whatever comes after it has series of its own again.
+    # Later calls have series of their own again.
     monkeypatch.setattr(call_metrics, "_pairs", set())
     for each in range(call_metrics.MOST_PAIRS + 5):
         note(f"growing-{each}")

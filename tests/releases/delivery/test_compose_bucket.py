@@ -86,7 +86,7 @@ def _opened(sealed: bytes, password: str) -> bytes:
     return aes.decrypt(nonce + b"\1\0\0\0", piece, mark)
 
 
-def test_another_server_is_left_to_its_own_means(
+def test_a_server_other_than_minio_is_not_configured(
     bucket: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bucket, "requests", Answers(404))

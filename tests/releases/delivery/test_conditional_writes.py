@@ -95,7 +95,7 @@ class TestProbe:
             ("always 412", Conditions.REFUSED),
         ],
     )
-    def test_it_finds_out_and_leaves_nothing(
+    def test_the_probe_detects_conditional_writes_and_deletes_its_object(
         self, serve: Serve, bucket: Any, mode: str, seen: Conditions
     ) -> None:
         front = serve(mode)

@@ -219,7 +219,7 @@ def test_the_pair_that_is_given_back_is_purged_too(
         with pytest.raises(Killed):
             purged.publish(purged.release("1.1.0"))
     before = kept(purged)
-    # Whoever reads just now fills the cache with a signature that is not the manifest's.
+    # A reader at this moment fills the cache with a signature that is not the manifest's.
     purged.cdn.kept[f"{POINTER}.minisig"] = purged.stored()[1]
     storage_sync.place(channel="stable", now=NOW)
     assert purging.confirm(**jobs()[-1].args, now=NOW)
@@ -371,7 +371,7 @@ def test_a_newer_publish_ends_an_older_purge(purged: Pipeline) -> None:
     assert purging.queue_overdue(now=NOW + timedelta(days=1)) == 0
 
 
-def test_one_that_is_overtaken_while_it_waits_queues_nothing_more(
+def test_a_purge_that_is_superseded_while_it_waits_queues_nothing_more(
     purged: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed(purged)

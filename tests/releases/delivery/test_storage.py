@@ -178,14 +178,14 @@ class TestWhatNeverChanges:
         with default_storage.open(BUNDLE) as stored:
             assert stored.read() == b"bundle"
 
-    def test_other_bytes_are_refused_and_the_first_stay(self) -> None:
+    def test_different_bytes_are_refused_and_the_first_stay(self) -> None:
         put_once(BUNDLE, b"first")
         with pytest.raises(PathTaken):
             put_once(BUNDLE, b"other")
         with default_storage.open(BUNDLE) as stored:
             assert stored.read() == b"first"
 
-    def test_one_of_many_at_once_is_first(self) -> None:
+    def test_one_of_many_concurrent_writes_is_stored(self) -> None:
         def put_it(number: int) -> bool:
             try:
                 put_once(BUNDLE, bytes([number]) * 1000)

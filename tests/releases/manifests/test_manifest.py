@@ -202,7 +202,7 @@ def test_the_first_of_very_many_faults_of_a_kind_are_named() -> None:
     assert max(len(pointer) for pointer, _ in found) == len("/platforms/") + 100
 
 
-# What a shell cannot read, though RFC 3339 or a file system allows it: the true reason, and what to do.
+# Values that a shell cannot read, though RFC 3339 or a file system allows them: the true reason, and the advice.
 ADVICE = [
     ("2016-12-31T23:59:60Z", "even a true leap second: write 59"),
     ("2017-01-01T00:59:60.5+01:00", "write 59"),

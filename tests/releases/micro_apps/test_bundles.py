@@ -99,7 +99,9 @@ def refusal(path: Path, content: bytes) -> str:
 
 
 @pytest.mark.parametrize(("code", "content"), WRONG)
-def test_it_is_refused_with_its_cause(tmp_path: Path, code: str, content: bytes) -> None:
+def test_a_faulty_bundle_is_refused_with_its_cause(
+    tmp_path: Path, code: str, content: bytes
+) -> None:
     assert refusal(tmp_path, content) == code
 
 

@@ -76,7 +76,9 @@ class TestOrder:
         with pytest.raises(NoSuchVersion):
             ask(organisation, slug="unheard-of")
 
-    def test_it_is_one_query(self, versions: dict[str, AppVersion], organisation: Client) -> None:
+    def test_an_offer_takes_one_query(
+        self, versions: dict[str, AppVersion], organisation: Client
+    ) -> None:
         plan_id = Licence.objects.get(client=organisation).plan_id
         with CaptureQueriesContext(connection) as queries:
             offered(slug="notes", client_id=organisation.pk, plan_id=plan_id, channel="latest")
@@ -261,5 +263,5 @@ class TestOverHttp:
         assert response.status_code == 400
         assert response.json()["errors"][0]["pointer"] == "/channel"
 
-    def test_it_needs_a_token(self, api: APIClient) -> None:
+    def test_the_list_requires_a_token(self, api: APIClient) -> None:
         assert self.get(api).status_code == 401

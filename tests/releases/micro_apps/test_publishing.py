@@ -52,7 +52,7 @@ def test_the_same_again_changes_nothing(apps: Apps) -> None:
     assert AuditEvent.objects.count() == 2
 
 
-def test_other_bytes_are_no_version_that_is_known(apps: Apps) -> None:
+def test_different_bytes_for_a_published_version_are_refused(apps: Apps) -> None:
     apps.publish()
     with pytest.raises(VersionConflict):
         apps.publish(content=archive(file("other.html")))
@@ -274,7 +274,9 @@ class TestCrashes:
         assert (apps.files / PATHS[0]).read_bytes() == b"somebody else's"
         assert not AppChannel.objects.exists()
 
-    def test_one_of_two_with_different_bytes_at_once_wins_whole(self, apps: Apps) -> None:
+    def test_one_of_two_concurrent_publishes_with_different_bytes_wins_completely(
+        self, apps: Apps
+    ) -> None:
         from_here = {name: archive(file(name)) for name in ("a", "b")}
         folders = {name: Path(apps.folder / name) for name in from_here}
         for folder in folders.values():

@@ -50,7 +50,7 @@ def test_unknown_keys_have_the_issuer_asked_once_a_minute(
     assert issuer.times_asked == 2
 
 
-def test_one_of_many_who_ask_at_once_asks_the_issuer(
+def test_one_of_many_concurrent_callers_requests_the_issuers_keys(
     issuer: Issuer, keys: IssuerKeys, now: datetime
 ) -> None:
     found = race(*[lambda: keys.find("first", "RS256", now=now)] * 8)

@@ -68,7 +68,7 @@ def test_a_token_serves_one_of_many_bodies_at_once(now: datetime) -> None:
         assert served.body_sha256 == bodies[results.index(None)]
 
 
-def test_only_sums_are_kept(now: datetime) -> None:
+def test_only_lower_case_hashes_of_tokens_are_stored(now: datetime) -> None:
     row = ServedToken(id_sha256="A jti", body_sha256=ONE, forget_at=now)
     with pytest.raises(IntegrityError, match="served_token_sums_are_lower_hex"):
         row.save(force_insert=True)

@@ -30,7 +30,7 @@ USERS = (
     ("redis", 998, "var/lib/redis"),
     ("nginx", 101, "var/cache/nginx"),
 )
-# What PostgreSQL's image does with an empty folder.
+# PostgreSQL's image does this with an empty folder.
 ENTRYPOINT = """#!/bin/sh
 set -e
 export PGDATA=/var/lib/postgresql/18/docker

@@ -25,7 +25,7 @@ UNITS = ROOT / "docs" / "examples" / "systemd"
 SOCKET, DATABASE = ".s.PGSQL.5432", "/opt/database"
 HIGHEST_EXPOSURE = 3.0
 ORDINARY = "10001"
-# What systemd needs to be the first process of a container: rights that its units do without, and its own folders.
+# Systemd needs these as the first process of a container: rights that its units do without, and its own folders.
 AS_A_HOST = (
     *("--user=0", "--network=host", "--cap-add=SYS_ADMIN", "--cap-add=SYS_PTRACE"),
     *("--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"),

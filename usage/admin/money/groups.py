@@ -17,9 +17,9 @@ class Group(NamedTuple):
     by: str
     # The class of its rows.
     model: Any
-    # Whether sums know a row by its name, and not by its key.
+    # Sums identify a row by its name, and not by its key.
     is_by_name: bool = False
-    # Whether every row is offered as a filter, and not only the one that a link has chosen.
+    # Every row is offered as a filter, and not only the one that a link has chosen.
     is_offered: bool = True
 
     def rows(self) -> list[tuple[Any, str]]:

@@ -21,7 +21,7 @@ from tests.waiting import eventually
 needs_redis = pytest.mark.skipif(not available(), reason="no Redis for this Python")
 
 
-# What has not come about by then does not.
+# The bound of a wait for a condition.
 SECONDS = 60.0
 
 
