@@ -178,9 +178,9 @@ class Codec(ABC):
 
     # The surface has streams.
     is_streamed = True
-    # Whether a stream may begin like an answer in one piece, as lines of JSON do. If so, none is looked for in it.
+    # A stream may begin like an answer in one piece, as lines of JSON do, so that none is looked for in it.
     streams_objects = False
-    # Whether a stream ends with its connection alone. If not, one without its finish reason was cut on the way.
+    # A stream ends with its connection alone. Any other that has no finish reason was cut on the way.
     ends_by_closing = False
 
     def check(self, request: Any) -> None:  # noqa: B027 - most dialects take every valid request
