@@ -45,6 +45,7 @@ CALLS = {
     "Chart",
     "Chip",
     "Column",
+    "Finder",
     "Link",
     "Result",
     "Shown",

@@ -45,6 +45,7 @@ def test_a_script_is_read_for_its_labels() -> None:
         ('messages.warning(request, "Sign in once more.")', ["Sign in once more."]),
         ('choices = (("a", "Active"), ("b", "Gone"))', ["Active", "Gone"]),
         ('Column("Share", "number")', ["Share"]),
+        ('Finder("Calls", 30, Call, by_id, "Call, End", end_of)', ["Calls", "Call, End"]),
         ('on = models.BooleanField("on top", default=False)', ["on top"]),
         ('cursor.execute("SELECT one FROM two")', []),
         ('NAME = "llm.user"', []),

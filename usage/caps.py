@@ -17,14 +17,14 @@ from django.db import connection, transaction
 from psycopg.types.numeric import Int8
 
 from accounts.sessions.revocation import lock_user
-from config.platform.db.batching import BatchedStatement
+from config.platform.concurrency.batching import BatchedStatement
 from config.platform.db.uuid7 import timed_uuid
+from config.platform.periods import Period
 from usage.costs import Abandoned, AskedRoute, as_json
 from usage.limits import BUDGET_SPENT, LEAST_OUTPUT, LIMITS, PlanCaps
 from usage.models import KeyMonth, MonthlyUsage, UsageRecord
 from usage.models.failures import NONE as NO_FAILURES
 from usage.models.failures import Failures
-from usage.periods import Period
 from usage.refusals import Needs, Reading, check_caps, reserved_for_now
 
 # Another call may end between a refused admission and the query for its reason; then admission is tried again.
@@ -109,7 +109,7 @@ def _admission(*, by_capped_key: bool = False, has_output: bool = True) -> Batch
 
     What has no output is held to the caps of input and of the day alone.
 
-    Materialized, or else the sums of limits are worked out anew at each place that names them.
+    Materialized, or else the sums of limits are computed again at each place that names them.
     """
     key, kept, of_key = (_KEY, _KEPT, ", k") if by_capped_key else ("", "", "")
     room = ", k.room" if by_capped_key else ""

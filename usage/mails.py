@@ -13,8 +13,9 @@ from django.urls import reverse
 from accounts.models import Client, User
 from config.platform.jobs.letters import letter
 from config.platform.jobs.mail import queue_for_operators, queue_for_person
+from config.platform.money import readable_dollars
+from config.platform.periods import Period
 from usage.models import Alert, Budget
-from usage.periods import Period
 
 # A mail names so many people at most; the console lists all of them.
 PEOPLE_NAMED = 50
@@ -85,6 +86,8 @@ def budget(budget: Budget, *, percent: int) -> None:
         "budget",
         path=reverse("admin:accounts_client_change", args=[budget.client_id]),
         budget=budget,
+        spent=readable_dollars(budget.spent),
+        monthly=readable_dollars(budget.monthly),
         percent=percent,
         is_over=budget.spent >= budget.monthly,
         end=Period(month=budget.period, day=budget.period).next_month,

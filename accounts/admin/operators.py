@@ -14,8 +14,8 @@ from django.utils.safestring import SafeString
 
 from accounts.admin.person_action import PersonAction
 from accounts.factors.devices import with_factors
+from accounts.mails import set_up_address
 from accounts.models import Operator, Role, User
-from accounts.people.mails import set_up_address
 from accounts.people.roles import add_by_code, change_roles, dismiss_operator, make_operator
 from config.console.actions import Action, OneTimeResult, ReasonForm, Result
 from config.console.base import ConsoleAdmin
@@ -47,7 +47,7 @@ class RolesForm(ReasonForm):
 
 
 class OperatorAction(PersonAction):
-    """An owner's action on another person, for which the owner proves the second factor anew."""
+    """An owner's action on another person, for which the owner proves the second factor again."""
 
     locks_out = True
 

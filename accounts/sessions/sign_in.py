@@ -9,12 +9,12 @@ from uuid import UUID
 from django.contrib.auth.hashers import make_password
 from django.db import DatabaseError, transaction
 
+from accounts import mails
 from accounts.audit import Actor, record
 from accounts.device_names import device_name
 from accounts.hashers import check_password
 from accounts.hooks import extensions
 from accounts.models import RefreshToken, Session, User
-from accounts.people import mails
 from accounts.sessions import devices
 from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.known_places import Limits, Place, limits_of_sign_in
@@ -74,7 +74,7 @@ class Device:
 class Account(NamedTuple):
     """An email as it was typed, its user if there is one, and the limits that a failed sign-in counts against.
 
-    ``new_place``: no session of the user knows the device, and none the network.
+    ``new_place``: no session of the user has the device, and none the network.
     """
 
     email: str
@@ -112,7 +112,7 @@ def sign_in(
     """Starts a session, or raises ``InvalidCredentials``. ``account`` is a fresh result of :func:`account_of`.
 
     ``end_session`` is the person's session that ends for it. Raises ``DeviceLimitReached`` for one device too many. A
-    refusal is audited, and a person is told of a sign-in from a device and a network that no session knows.
+    refusal is audited, and a person is told of a sign-in from a device and a network that no session has.
     """
     account = account or account_of(email, device=device)
     try:

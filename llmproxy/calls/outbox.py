@@ -14,8 +14,8 @@ from threading import Event, Lock
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
+from config.platform.concurrency.greenlets import is_interruptible, spawn
 from config.platform.problems.problem import ServiceUnavailable
-from config.platform.runtime.greenlets import is_interruptible, spawn
 from llmproxy.dialects.protocol import TokenUsage
 from usage.settlement import After, Settlement, settle
 
@@ -35,7 +35,7 @@ MOST_PENDING = 4_096
 
 
 class Settled(Event):
-    """Set after the settlement; ``after`` says what it left, unless another had settled the record.
+    """Set after the settlement; ``after`` has the totals left by it, unless another had settled the record.
 
     One that the database has refused (``is_refused``) is set too: only the sweep settles it, and nobody waits for that.
     """

@@ -16,8 +16,8 @@ from config.platform.env.addresses import address_or_empty
 from config.platform.problems.constraints import refused_as
 from config.platform.problems.problem import Fault, InvalidRequest
 from llmproxy.catalogue.member_names import ALL_IS_OLD, faults_of
+from llmproxy.catalogue.setting_readers import API_KEY
 from llmproxy.models import Provider
-from llmproxy.setting_readers import API_KEY
 from usage.models import SpendLimit
 
 
@@ -25,7 +25,7 @@ from usage.models import SpendLimit
 class ProviderTerms:
     """The settings of a provider by an operator; the address is in the form of its dialect's SDK.
 
-    ``read_timeout`` is in seconds. None: as the settings say, or any number of calls.
+    ``read_timeout`` is in seconds. None: as in the settings, or any number of calls.
     """
 
     name: str

@@ -234,7 +234,7 @@ class Codec(ABC):
         raise NotImplementedError("These prompts are not counted.")
 
     def reporting(self, request: Any) -> Any:
-        """The request as one whose stream tells its caller the usage."""
+        """The request as one whose stream includes the usage."""
         return request
 
     def as_stream(self, body: bytes) -> bytes:

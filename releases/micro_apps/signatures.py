@@ -10,9 +10,16 @@ from hashlib import blake2b
 from pathlib import Path
 
 from config.platform.problems.problem import Fault, Problem, instant
-from releases.manifests.version_rules import DowngradeRefused
-from releases.minisign import DIGEST_BYTES, PublicKey, Signature, SignatureRefused, decoded, time_of
+from releases.manifests.minisign import (
+    DIGEST_BYTES,
+    PublicKey,
+    Signature,
+    SignatureRefused,
+    decoded,
+    time_of,
+)
 from releases.models import AppVersion
+from releases.version_rules import DowngradeRefused
 
 BUNDLE = "bundle.tar.gz"
 LIMIT_BYTES = 4096
@@ -89,7 +96,7 @@ def _faults_of_name(claims: Mapping[str, str], name: str, expected: str) -> Iter
 
 
 def _signed_at(version: AppVersion) -> datetime:
-    """Returns the signing time, or the publishing time if the signature says no credible one."""
+    """Returns the signing time, or the publishing time if the signature has no credible one."""
     try:
         fields = Signature.parse(bytes(version.signature)).fields
         return time_of(fields, now=version.published_at)

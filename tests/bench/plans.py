@@ -1,4 +1,4 @@
-"""The plan of every statement that a hot path asks, as the database has it at each size.
+"""The plan of every statement of a hot path, as the database has it at each size.
 
 Each path is asked in this process by the rules that its view calls, on a connection that every statement can be seen
 on, in a transaction that is taken back. What a service has prepared is planned as it is there: once it has been asked
@@ -18,9 +18,9 @@ import psycopg
 from django.db import connection, transaction
 from django.db.backends.postgresql.base import ServerBindingCursor
 
-from accounts.pruning import prune_audit_log, prune_refresh_tokens
 from accounts.sessions.rotation import rotate
 from accounts.sessions.sign_in import Device, account_of, sign_in
+from accounts.worker.pruning import prune_audit_log, prune_refresh_tokens
 from licensing.callers import Caller, load_caller
 from llmproxy.calls.admission import admit
 from llmproxy.requests.chat import parse

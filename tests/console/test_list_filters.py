@@ -22,7 +22,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from accounts.models import AuditEvent, RefreshToken, Role, User
 from config.composition.client_month import PEOPLE_SHOWN
 from config.composition.site import ConsoleSite
-from config.console.lists.filters import UnknownFilter
+from config.console.list_filters import UnknownFilter
 from config.console.lists.tags import listed
 from telemetry.models import Event
 from tests.conftest import Browser
@@ -243,7 +243,7 @@ def test_no_list_is_sorted_or_searched_by_what_is_never_shown(
 
 
 def test_a_list_is_planned_for_what_is_looked_for(console: Browser, world: World) -> None:
-    """A plan for any values, which PostgreSQL makes of a prepared statement, knows no partial index."""
+    """A plan for any values, which PostgreSQL makes of a prepared statement, uses no partial index."""
 
     def prepared() -> set[str]:
         with connection.cursor() as cursor:

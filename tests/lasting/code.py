@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from tests.lasting import reading
-from tests.lasting.reading import Part, argument, calls, text, texts
+from tests.lasting.reading import Part, argument, called, calls, text, texts
 
 
 def locks() -> Iterator[str]:
@@ -109,7 +109,9 @@ def log_events() -> Iterator[str]:
 def metrics() -> Iterator[Part]:
     """Each with its labels; the registry has only those that a process has counted."""
     for place, call in calls("Counter", "Gauge", "Histogram", "DatabaseGauge"):
-        labels = argument(call, "labels", 99) or argument(call, "labelnames", 2)
+        # Gauges of the database have their labels elsewhere than the library's metrics.
+        named = ("labels", 3) if called(call) == "DatabaseGauge" else ("labelnames", 2)
+        labels = argument(call, *named)
         found = reading.value_of(labels, place.module) if labels is not None else ()
         name = text(argument(call, "name", 0), place)
         if name and isinstance(found, tuple | list | float | int):

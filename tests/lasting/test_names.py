@@ -78,6 +78,8 @@ def test_an_ended_name_says_since_when_and_how_it_is_understood(end: End) -> Non
         ("address", "/admin/accounts/user/<path:object_id>/change/", "admin:accounts_user_change"),
         ("command", "nightly", "--dry-run"),
         ("metric", "shell_calls", "surface"),
+        ("metric", "shell_jobs_failed", ""),
+        ("metric", "shell_spend_limit_share", "provider"),
         ("log event", "night_job_ended", ""),
         ("log event", "cache_back", ""),
         ("audit member", "jobs", ""),

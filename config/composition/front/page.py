@@ -11,19 +11,18 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from accounts.models import AuditEvent
-from config.composition import version_tags
 from config.composition.attention import listing
 from config.composition.attention.items import Item
 from config.composition.attention.operation import nights
-from config.composition.front import pictures
+from config.composition.front import pictures, version_tags
 from config.composition.operation.nightly import Run, last_runs
 from config.platform.attention import Level
+from config.platform.periods import Period
 from licensing.models import Licence, Standing
 from releases.delivery.cdn import is_purged
 from releases.models import MicroApp, Publication, Purge, ShellChannel
 from telemetry.volumes import people_by_shell_version
 from usage.models import Budget, Refusal, RunningCall
-from usage.periods import Period
 
 SHOWN = 8
 

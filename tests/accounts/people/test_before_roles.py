@@ -16,8 +16,8 @@ from django.urls import reverse
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Role, User
 from accounts.people.one_time_passwords import set_one_time_password
-from accounts.people.rights import NotYourRight
 from accounts.people.users import change_email
+from accounts.rights import NotYourRight
 from config.composition.attention.listing import items
 from config.platform.acts import PAGES, RIGHTS
 from tests.conftest import PASSWORD, SIGNS_IN, Browser
@@ -38,7 +38,7 @@ EVERYTHING_OF_RELEASE = {
 
 @pytest.fixture(autouse=True)
 def _permissions_of_before(db: None) -> None:
-    """Held suspensions were brakes, whose permissions a new database has not."""
+    """Held suspensions were once brakes; a new database lacks their permissions."""
     kind, _ = ContentType.objects.get_or_create(app_label="licensing", model="brake")
     for verb in ("add", "change", "delete", "view"):
         Permission.objects.get_or_create(

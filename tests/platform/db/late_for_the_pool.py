@@ -12,16 +12,16 @@ settings.DATABASES["default"]["OPTIONS"]["pool"]["max_size"] = 1
 
 from django.db import connection as ours  # noqa: E402
 
-from config.platform.db.batching import BatchedStatement  # noqa: E402
+from config.platform.concurrency.batching import BatchedStatement  # noqa: E402
+from config.platform.concurrency.greenlets import within  # noqa: E402
 from config.platform.db.connections import close_pool  # noqa: E402
-from config.platform.runtime.greenlets import within  # noqa: E402
 
 WAITS = 3
 ONE = BatchedStatement("SELECT %s::int")
 
 
 def late() -> int:
-    """Waits for the only connection while another holds it; each flight that waits on gives it back."""
+    """Waits for the only connection while another holds it; each batch that waits on returns it."""
     pool = ours.pool
     pool.open()
     held, number = pool.getconn(), 0

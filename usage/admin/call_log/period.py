@@ -12,8 +12,8 @@ from django.utils import timezone
 from config.console.base import uuid_in
 from config.console.lists.typed import ChosenFilter, Field, TypedFilter, Unknown, instant_of
 from config.console.template_tags import counted
+from config.platform.periods import Period, last_months
 from usage.admin.money.choosing import first_day
-from usage.periods import Period, last_months
 
 DAYS = {"1": "24 hours", "7": "7 days", "30": "30 days", "90": "90 days"}
 FIRST, MOST_DAYS = "7", 999
@@ -41,7 +41,7 @@ class Bounds(NamedTuple):
         return rows.filter(opened_at__lt=self.until) if self.until else rows
 
     def by_month(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """The rows of its months, which the indexes by person and by key know."""
+        """The rows of its months, which are in the indexes by person and by key."""
         rows = rows.filter(period__gte=Period.of(self.since).month) if self.since else rows
         return rows.filter(period__lte=Period.of(self.until).month) if self.until else rows
 
