@@ -13,12 +13,12 @@ from config.platform.problems.problem import InvalidRequest
 from licensing.callers import Caller, load_caller
 from llmproxy.calls import relay
 from llmproxy.calls.call import Call
+from llmproxy.catalogue.setting_readers import DIALECT
 from llmproxy.dialects import by_name, refusals
 from llmproxy.dialects.protocol import ProviderError
 from llmproxy.dialects.sse import EventParser
 from llmproxy.models import Provider
 from llmproxy.requests.chat import parse
-from llmproxy.setting_readers import DIALECT
 from tests.llmproxy.calling import admit
 from tests.llmproxy.targets import refusal_of, target
 from tests.standins.plain_provider import OBJECTS, PLAIN, Objects
