@@ -101,19 +101,8 @@ class Bounds:
                     return
 
 
-def contents_of(document: bytes, bounds: Bounds) -> Contents:
-    """Returns the contents of a PDF; nothing is known of other files."""
-    reading = read_contents(document, bounds)
-    while True:
-        try:
-            next(reading)
-        except StopIteration as end:
-            found: Contents = end.value
-            return found
-
-
 def read_contents(document: bytes, bounds: Bounds) -> Generator[None, None, Contents]:
-    """Finds what a PDF holds, in steps of a few milliseconds."""
+    """Finds what a PDF holds, in steps of a few milliseconds; nothing is known of other files."""
     if b"%PDF-" not in document[:1024]:
         return Contents()
     bounds.begin(len(document))

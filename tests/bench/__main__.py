@@ -23,9 +23,8 @@ from tests.bench.figures import Line
 from tests.bench.length import SHORT
 from tests.tools.folders import LOCAL, claim
 
-# In this order; those that stand alone take too long for every run and are asked for by name.
+# In this order.
 PARTS = ("startup", "status", "complete", "streams", "chunks", "auth", "telemetry", "scaling")
-ALONE = ("growth", "replica")
 ROUNDS = 3
 BASE_URL = "http://127.0.0.1:8000"
 
@@ -75,7 +74,7 @@ def _measured(stage: Any, parts: list[str], rounds: int) -> list[Line]:
 
 def _part(name: str) -> str:
     # Not by argparse' own list of choices, which before Python 3.12 refuses that none is named.
-    if name not in (*PARTS, *ALONE):
+    if name not in PARTS:
         raise argparse.ArgumentTypeError(f"there is no part {name!r}")
     return name
 
@@ -84,8 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--short", action="store_true")
-    known = ", ".join([*PARTS, *ALONE])
-    parser.add_argument("parts", nargs="*", type=_part, metavar="PART", help=known)
+    parser.add_argument("parts", nargs="*", type=_part, metavar="PART", help=", ".join(PARTS))
     return parser
 
 

@@ -5,9 +5,8 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Thread
 
 import psycopg
 
@@ -20,11 +19,6 @@ from tests.tools.privileges import unprivileged
 WATCHED_EVERY = 0.02
 CATCH_UP_SECONDS = 60.0
 REPLAYED = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
-# Between the moment at which something is on the primary's disk and the one at which queries on the standby see it.
-BEHIND = """
-SELECT extract(epoch FROM replay_lag) * 1000, pg_wal_lsn_diff(pg_current_wal_flush_lsn(), replay_lsn)
-FROM pg_stat_replication
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +32,6 @@ class Standby:
         """Returns the standby's address of this database of the primary."""
         return self.server.url_of(primary.rpartition("/")[2])
 
-    def tell_primary(self, needed: bool) -> None:
-        """Returns whether the primary keeps the rows that queries here still see, or replaying waits for these."""
-        setting = "on" if needed else "off"
-        with psycopg.connect(self.server.superuser_url, autocommit=True) as server:
-            server.execute(f"ALTER SYSTEM SET hot_standby_feedback = {setting}")
-            server.execute("SELECT pg_reload_conf()")
-
     def catch_up(self, primary: str) -> None:
         """Returns once it has replayed all that is on the primary's disk by now."""
         with (
@@ -56,14 +43,6 @@ class Standby:
             while own.execute(REPLAYED, [written]).fetchone() != (True,):
                 assert time.monotonic() < deadline, "the standby does not catch up"
                 time.sleep(WATCHED_EVERY)
-
-
-@dataclass(kw_only=True)
-class Lag:
-    """The lag at each look: milliseconds, and bytes still to replay."""
-
-    ms: list[float] = field(default_factory=list)
-    bytes: list[float] = field(default_factory=list)
 
 
 @contextmanager
@@ -82,29 +61,6 @@ def standby(folder: Path, primary: str) -> Iterator[Standby]:
                 child.stop()
     finally:
         shutil.rmtree(own)
-
-
-@contextmanager
-def lagging(primary: str) -> Iterator[Lag]:
-    """Samples the primary's view of its one standby for as long."""
-    lag, over = Lag(), Event()
-
-    def watch() -> None:
-        with psycopg.connect(as_superuser(primary), autocommit=True) as server:
-            while not over.wait(WATCHED_EVERY):
-                for ms, behind in server.execute(BEHIND):
-                    # Nothing was written for a while.
-                    if ms is not None:
-                        lag.ms.append(float(ms))
-                        lag.bytes.append(float(behind))
-
-    thread = Thread(target=watch)
-    thread.start()
-    try:
-        yield lag
-    finally:
-        over.set()
-        thread.join()
 
 
 def _copy(own: Path, primary: str) -> None:

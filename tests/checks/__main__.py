@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.checks.parts import environ_of, passes
-from tests.tools.folders import ROOT
+from tests.tools.install import LOCKS, written
 from tests.tools.kept import cache
 from tests.tools.wire import PATH
 
@@ -125,7 +125,7 @@ def _failed(
 
 def _types_cache() -> Path:
     """mypy's, for these packages: what it has learned of them is most of its work."""
-    digest = hashlib.sha256((ROOT / "requirements-test.lock").read_bytes()).hexdigest()
+    digest = hashlib.sha256(written(LOCKS["test"]).encode()).hexdigest()
     return cache() / f"mypy-{digest[:16]}"
 
 

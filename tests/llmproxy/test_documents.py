@@ -3,7 +3,7 @@
 import os
 import zlib
 from base64 import a85encode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import ceil
 from random import Random
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from llmproxy.prompts import documents
-from llmproxy.prompts.documents import Bounds, Contents, contents_of
+from llmproxy.prompts.documents import Bounds, Contents, read_contents
 from llmproxy.prompts.files import PAGE_TOKENS, files_tokens
 from tests.effort import takes_at_most
 
@@ -36,6 +36,19 @@ def pdf(*parts: bytes) -> bytes:
 def of_pages(number: int, text: bytes = LINES) -> bytes:
     packed = zlib.compress(text)
     return pdf(*(b"3 0 obj " + PAGE + b" endobj\n" + stream(packed) for _ in range(number)))
+
+
+def contents_of(document: bytes, bounds: Bounds) -> Contents:
+    """The contents, read in one go."""
+
+    def reading() -> Iterator[None]:
+        nonlocal found
+        found = yield from read_contents(document, bounds)
+
+    found = Contents()
+    for _ in reading():
+        pass
+    return found
 
 
 def read(document: bytes) -> Contents:

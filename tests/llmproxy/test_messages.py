@@ -1,7 +1,6 @@
 """The Messages API: what is taken and asked, what each event means, and the usage that is told."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from llmproxy.prompts.estimates import images_in
 from llmproxy.requests.messages import Messages, parse, parse_count
 from tests.llmproxy.targets import target
 from tests.standins.anthropic_server import as_stream, events_of, message, text, thought, tool_use
+from tests.standins.streams import Shape
 
 HI = {"role": "user", "content": "hi"}
 TOOL = {"name": "weather", "input_schema": {"type": "object"}}
@@ -543,13 +543,13 @@ class TestStreams:
         assert (error["code"], error["status"]) == ("provider_error", 502)
 
     @pytest.mark.parametrize(
-        "name", ["text", "thinking-tools", "refusal", "length", "unknown", "server-tools"]
+        "shape",
+        [each for each in Shape.all() if each.dialect == "anthropic" and not each.fails],
+        ids=lambda shape: shape.name,
     )
-    def test_recorded_streams_end_whole(self, name: str) -> None:
-        path = Path(__file__).with_name("fixtures") / f"anthropic-{name}.sse"
+    def test_recorded_streams_end_whole(self, shape: Shape) -> None:
         translator = MessageTranslator(called=None, key=lambda: "")
-        parser = EventParser()
-        found = [*parser.feed(path.read_bytes()), *parser.finish()]
+        found = EventParser().feed(b"".join(shape.events()))
         pieces = [translator.piece(event) for event in found]
         assert not any(piece.failed for piece in pieces)
         known = [piece.reported for piece in pieces if piece.reported][-1]

@@ -69,8 +69,8 @@ def uv_wheel(folder: Path) -> str:
 
 
 def write_lock(project: Path, name: str, line: str, keep: str = "") -> None:
-    """A lock that asks for a package, and for those of another lock."""
-    kept = (project / f"requirements-{keep}.lock").read_text() if keep else "--no-index\n"
+    """A lock that asks for a package, and that begins with another lock."""
+    kept = f"-r requirements-{keep}.lock\n" if keep else "--no-index\n"
     source = f"--find-links {(project / 'wheels').as_uri()}\n"
     (project / f"requirements-{name}.lock").write_text(kept + source + line)
 

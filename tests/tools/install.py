@@ -31,7 +31,7 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "installed.json"
 UNFINISHED = VENV / "unfinished"
 LOG = VENV / "install.log"
-# Each set holds those before it.
+# Each lock begins with the one before it (``-r``), and names what it adds.
 LOCKS = {name: ROOT / f"requirements-{name}.lock" for name in ("local", "test", "wire")}
 # Wheels only: no package runs code of its own while it is installed.
 SAFELY = ["--require-hashes", "--only-binary", ":all:", "--requirement"]
@@ -129,7 +129,7 @@ def _install(lock: Path) -> None:
 
 def _installed_by_uv(lock: Path, log: TextIO) -> bool:
     """Returns whether uv has installed everything. It knows fewer settings than pip, so its failure is no end."""
-    uv = re.search(r"^uv==.*(\n[ \t].*)*", lock.read_text(), re.MULTILINE)
+    uv = re.search(r"^uv==.*(\n[ \t].*)*", written(lock), re.MULTILINE)
     if uv is None:
         return False
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as alone:
@@ -156,7 +156,7 @@ def _logged(arguments: list[str], log: TextIO, environ: dict[str, str]) -> bool:
 
 def _install_by_pip(lock: Path, log: TextIO) -> None:
     """Runs pip, with a line of progress every few seconds; Unready with the end of its log."""
-    total = sum(line[:1].isalpha() for line in lock.read_text().splitlines())
+    total = sum(line[:1].isalpha() for line in written(lock).splitlines())
     started = reported = time.monotonic()
     fetched, doing = 0, "fetching"
     with _start([str(PYTHON), *PIP, *SAFELY, str(lock)]) as pip:
@@ -199,8 +199,15 @@ def _runs(command: list[str]) -> bool:
         return False
 
 
+def written(lock: Path) -> str:
+    """Returns the lines of a lock, after those of the locks that it includes."""
+    own = lock.read_text()
+    smaller = re.findall(r"^-r (.+)$", own, re.MULTILINE)
+    return "".join([*(written(lock.with_name(name)) for name in smaller), own])
+
+
 def _digest(wanted: str) -> str:
-    return hashlib.sha256(LOCKS[wanted].read_bytes()).hexdigest()
+    return hashlib.sha256(written(LOCKS[wanted]).encode()).hexdigest()
 
 
 def _say(text: str) -> None:

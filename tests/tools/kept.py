@@ -18,6 +18,7 @@ from tests.tools.variables import outside
 KEPT = 6
 # Files that determine the databases, beside the migrations of this project.
 MAKERS = (
+    "requirements.lock",
     "requirements-local.lock",
     "config/platform/db/roles.py",
     "config/management/commands/split_database_roles.py",

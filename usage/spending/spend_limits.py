@@ -203,10 +203,9 @@ def _noticed(
 
 
 class Excess(NamedTuple):
-    """The amounts, in millionths of a dollar, that may pass a limit: the week's dearest minute, what is spent at that
-    pace until a call is refused, and the most that running calls may cost."""
+    """The amounts, in millionths of a dollar, that may pass a limit: what is spent until a call is refused, at the pace
+    of the week's dearest minute, and the most that running calls may cost."""
 
-    dearest_minute: int
     unseen: int
     running: int
 
@@ -227,7 +226,7 @@ def excess(provider: str, *, now: datetime) -> Excess:
     dearest = spent.aggregate(most=Max("spent"))["most"] or 0
     tokens = F("reserved_input") * F("input_price") + F("reserved_output") * F("output_price")
     held = running.aggregate(most=Sum(tokens))["most"] or 0
-    return Excess(int(dearest), int(dearest * UNSEEN // timedelta(minutes=1)), int(held) // MILLION)
+    return Excess(int(dearest * UNSEEN // timedelta(minutes=1)), int(held) // MILLION)
 
 
 def _seen(limit: SpendLimit | None) -> dict[str, Any] | None:
