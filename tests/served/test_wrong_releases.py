@@ -1,4 +1,6 @@
-"""Everything that can be wrong with a release, sent to the running service: each refused for its own reason.
+"""What can be wrong with a release, sent to the running service: each refused for its own reason.
+
+`tests/releases/manifests/test_manifest.py` has every fault of a document; here is one of each shape.
 
 The service has a release of the channel already. Whatever is refused changes nothing of it, in the database or
 in storage, and leaves no more than the record of the refusal.
@@ -302,13 +304,8 @@ OF_FORM = [
     invalid(
         "neither yes nor no", asked(f"ch={CHANNEL}&rollback=perhaps"), ("/rollback", "invalid")
     ),
-    malformed("nothing", b"", "empty"),
     malformed("half a document", b'{"version": "2.0.0"', "not JSON"),
-    malformed("a list", b"[]", "must be a JSON object."),
-    malformed("no UTF-8", b'{"version": "\xff"}', "UTF-8"),
     malformed("a member twice", b'{"version": "1.0.0", "version": "2.0.0"}', "twice"),
-    malformed("no number", b'{"version": NaN}', "NaN"),
-    malformed("deep nesting", b'{"a":' * 200 + b"1" + b"}" * 200, "deep"),
     Case("too long", raw(b"{" + b" " * 2**20 + b"}"), 413, "request_too_large"),
     Case("another type", raw(b"{}", Content_Type="text/plain"), 415, "unsupported_media_type"),
     invalid(
@@ -347,18 +344,7 @@ OF_SIGNATURE = [
 OF_DOCUMENT = [
     invalid("no version", without("version"), ("/version", "required")),
     invalid("a number as version", version(2), ("/version", "invalid_type")),
-    invalid("a leading v", version("v2.0.0"), ("/version", "invalid_version")),
-    invalid("no channel in it", without("channel"), ("/channel", "required")),
     invalid("another channel", with_(channel="stable"), ("/channel", "channel_mismatch")),
-    invalid("no date", without("pub_date"), ("/pub_date", "required")),
-    invalid("a naive date", with_(pub_date="2026-11-20T12:00:00"), ("/pub_date", "invalid_date")),
-    invalid("seconds as date", with_(pub_date=1763640000), ("/pub_date", "invalid_type")),
-    invalid("notes in a list", with_(notes=["new"]), ("/notes", "invalid_type")),
-    invalid("a second version", with_(name="3.0.0"), ("/name", "not_allowed")),
-    invalid("an address for all", with_(url="https://x.test"), ("/url", "not_allowed")),
-    invalid("a signature for all", with_(signature="c2ln"), ("/signature", "not_allowed")),
-    invalid("no platforms", without("platforms"), ("/platforms", "required")),
-    invalid("platforms in a list", with_(platforms=[]), ("/platforms", "invalid_type")),
     invalid(
         "a platform missing",
         changed(lambda document: document["platforms"].pop("windows-x86_64")),
@@ -370,26 +356,9 @@ OF_DOCUMENT = [
         ("/platforms/darwin-universal", "unknown_platform"),
         (MAC, "required"),
     ),
-    invalid(
-        "a platform that is a text",
-        changed(lambda document: document["platforms"].update({"linux-x86_64": "x"})),
-        ("/platforms/linux-x86_64", "invalid_type"),
-    ),
     invalid("a whole number that no shell holds", with_(x=10**399), ("/x", "out_of_range")),
-    invalid("no address", mac(url=None), (URL, "required")),
-    invalid("no artifact signature", mac(signature=""), (SIG, "required")),
-    invalid("a signature object", mac(signature={}), (SIG, "invalid_type")),
-    invalid("a path as address", at(f"shell/{NEXT}/a"), (URL, "not_an_address")),
-    invalid("a list of addresses", mac(url=[]), (URL, "invalid_type")),
     invalid("a foreign host", at(f"http://127.0.0.1.evil.test/shell/{NEXT}/a"), (URL, "foreign_host")),
-    invalid("another version's folder", at("{cdn}/shell/2.0.1/a"), (URL, "wrong_path")),
-    invalid("a folder as file", at(f"{{cdn}}/shell/{NEXT}/"), (URL, "wrong_name")),
     invalid("two dots", at(f"{{cdn}}/shell/{NEXT}/../../internal/x"), (URL, "dot_segment")),
-    invalid("escaped dots", at(f"{{cdn}}/shell/{NEXT}/%2e%2e/x"), (URL, "percent_escape")),
-    invalid("a backslash", at(f"{{cdn}}/shell/{NEXT}/..\\x"), (URL, "backslash")),
-    invalid("a query", at(f"{{cdn}}/shell/{NEXT}/a?x=1"), (URL, "query")),
-    invalid("a fragment", at(f"{{cdn}}/shell/{NEXT}/a#x"), (URL, "fragment")),
-    invalid("a space", at(f"{{cdn}}/shell/{NEXT}/a b"), (URL, "whitespace")),
 ]  # fmt: skip
 GOOD_COMMENT = f"timestamp:1700000000\tfile:{FILE}\tversion:{NEXT}"
 OF_ARTIFACTS = [
@@ -466,7 +435,7 @@ def test_a_fault_is_refused_for_its_own_reason_and_changes_nothing(
 
 def test_each_reason_is_given_once_and_there_are_many() -> None:
     causes = [(each.status, each.code, each.faults, each.says) for each in CASES]
-    assert len(set(causes)) == len(causes) > 80
+    assert len(set(causes)) == len(causes) > 50
     assert len({each.name for each in CASES}) == len(CASES)
 
 
