@@ -1,7 +1,7 @@
 """Names of devices, read from what they say of themselves: "Chrome on Windows", "Shell 4.8.2 on Windows 11".
 
-The table is our own. The known libraries bring thousands of patterns that have to be renewed, to tell models apart;
-an operator tells a few devices apart, by browser and system, and the raw text stands behind the name.
+The table is our own. The known libraries bring thousands of patterns that have to be renewed, to distinguish models;
+an operator distinguishes a few devices, by browser and system, and the raw text is beside the name.
 """
 
 import re

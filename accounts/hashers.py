@@ -46,7 +46,7 @@ def check_password(
 ) -> bool:
     """Returns whether a hash is of this password, in its form of today or in one that releases before hashed.
 
-    Every form is tried, also after one was right: the work depends on the typed text alone, or it would tell that a
+    Every form is tried, also after one was right: the work depends on the typed text alone, or it would reveal that a
     disabled person's password was right. ``setter`` gets the text that was right if its hash has smaller parameters;
     the new hash is of the same text, for processes of the release before check passwords as they are typed.
     """

@@ -32,7 +32,7 @@ class Work(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job, named like its command; ``title`` says to operators what it does."""
+    """A job, named like its command; ``title`` describes it to operators."""
 
     name: str
     work: Work

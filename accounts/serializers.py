@@ -24,7 +24,7 @@ def validated(serializer: type[serializers.Serializer[Any]], request: Request) -
 
 
 class TextField(serializers.CharField):
-    """A string, as the schema says; REST framework's own field accepts numbers too."""
+    """A string, as in the schema; REST framework's own field accepts numbers too."""
 
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):
@@ -43,7 +43,7 @@ class DeviceField(TextField):
 
 @extend_schema_field({"type": "string", "format": "uuid", "pattern": f"^{UUID_PATTERN}$"})
 class IdField(serializers.UUIDField):
-    """A UUID in its usual spelling, as the schema says; REST framework's own field accepts numbers too."""
+    """A UUID in its usual spelling, as in the schema; REST framework's own field accepts numbers too."""
 
     def to_internal_value(self, data: Any) -> UUID:
         if not isinstance(data, str) or not re.fullmatch(UUID_PATTERN, data):

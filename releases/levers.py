@@ -39,7 +39,7 @@ class Source(NamedTuple):
 
 
 class Desk(NamedTuple):
-    """The shells of a client whose notice says something, or all others: their minimum and their source."""
+    """The shells of a client with a notice, or all others: their minimum and their source."""
 
     whose: str
     notice: ShellNotice

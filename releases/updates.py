@@ -179,7 +179,7 @@ def is_known(channel: str) -> bool:
 
 
 def version_of(text: str, *, member: str = "current_version") -> Version:
-    """The version that a member of the request says. Raises ``InvalidRequest``."""
+    """The version that a member of the request names. Raises ``InvalidRequest``."""
     try:
         # An unescaped plus arrives as a space, which no version has.
         return Version.parse(text.replace(" ", "+"))

@@ -1,4 +1,4 @@
-"""A test knows facts, not seconds: one that measures time is marked ``wall_time``, and `make test` runs it alone."""
+"""Tests depend on facts: one that measures time is marked ``wall_time``, and `make test` runs it alone."""
 
 import ast
 from collections.abc import Iterator
@@ -75,10 +75,10 @@ def unmarked_tests(module: ast.Module) -> Iterator[Function]:
 def measures(node: ast.AST) -> bool:
     """Returns whether clock readings are compared or subtracted."""
     return any(
-        isinstance(each, ast.Compare)
-        or (isinstance(each, ast.BinOp) and isinstance(each.op, ast.Sub))
+        reads(each)
         for each in ast.walk(node)
-        if reads(each)
+        if isinstance(each, ast.Compare)
+        or (isinstance(each, ast.BinOp) and isinstance(each.op, ast.Sub))
     )
 
 

@@ -21,6 +21,15 @@ HEADLESS = re.compile(
 CLAUSE = re.compile(
     r"#\s*(What|Who|Whom|Whose|Whether|Which|Where|How|Why)(ever)?\b", re.IGNORECASE
 )
+# Things that cannot speak or know, doing so in a docstring: an address *contains*, a field *is*, an index *covers*.
+SPEAKING = re.compile(
+    r"\b(address|answer|body|call|charge|chunk|code|column|count|document|event|field|file|head|index|item|key|kind|"
+    r"ledger|licence|limit|line|list|log|machine|mail|message|metric|name|night|notice|number|object|page|path|plan|"
+    r"planner|problem|query|reason|record|refusal|registry|report|request|response|result|row|rule|run|schema|"
+    r"sentence|session|setting|signature|statement|status|stream|sum|table|time|title|token|total|type|union|value|"
+    r"variable|version|view|watch|word|``\w+``)(e?s)?\s+(asks?|tells?|says?|speaks?|knows?|hears?|wants?|flies|fly)\b"
+)
+METAPHORS = re.compile(r"\b(aboard|aftermath|anew|flights|lull|in vain)\b", re.IGNORECASE)
 # Metaphors and small words for many ideas, in the names of the product's modules, classes and functions.
 WORDS = {
     "aboard",
@@ -85,6 +94,16 @@ def test_every_docstring_names_its_subject_first() -> None:
         if name not in ALLOWED and HEADLESS.match(docstring)
     }
     assert headless == set()
+
+
+def test_things_in_docstrings_neither_speak_nor_know() -> None:
+    speaking = {
+        f"{place}: {match[0]}"
+        for place, name, docstring in named()
+        if name not in ALLOWED
+        for match in (*SPEAKING.finditer(docstring), *METAPHORS.finditer(docstring))
+    }
+    assert speaking == set()
 
 
 def test_every_comment_names_its_subject_first() -> None:

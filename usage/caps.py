@@ -109,7 +109,7 @@ def _admission(*, by_capped_key: bool = False, has_output: bool = True) -> Batch
 
     What has no output is held to the caps of input and of the day alone.
 
-    Materialized, or else the sums of limits are worked out anew at each place that names them.
+    Materialized, or else the sums of limits are computed again at each place that names them.
     """
     key, kept, of_key = (_KEY, _KEPT, ", k") if by_capped_key else ("", "", "")
     room = ", k.room" if by_capped_key else ""

@@ -57,7 +57,7 @@ UNKNOWN = Prices()
 
 
 class AskedRoute(NamedTuple):
-    """The route that a call asks: provider, prices, and the prompt as counted for it."""
+    """The route of a call: provider, prices, and the prompt as counted for it."""
 
     provider: str
     prices: Prices = UNKNOWN

@@ -185,7 +185,7 @@ def settle_abandoned(*, now: datetime) -> int:
     """Settles the open records with an expired reservation, whose process has died; returns their number.
 
     Such a call is charged its last checkpoint, or without one its whole reservation, and marked as an estimate. Each
-    is settled separately, so that other calls wait for one at most, and concurrent runs settle each once.
+    is settled separately, so that other calls wait for at most one, and concurrent runs settle each once.
     """
     settled = 0
     while batch := list(

@@ -12,7 +12,7 @@ from config.console.template_tags import act
 
 
 def sessions(term: Term) -> Q:
-    """By id, or by how the name begins that a shell gives its install. The index tells upper from lower case."""
+    """By id, or by the beginning of the name of an install. The index distinguishes upper from lower case."""
     return term.id() | Q(device_fp__startswith=term.text)
 
 

@@ -47,7 +47,7 @@ class RolesForm(ReasonForm):
 
 
 class OperatorAction(PersonAction):
-    """An owner's action on another person, for which the owner proves the second factor anew."""
+    """An owner's action on another person, for which the owner proves the second factor again."""
 
     locks_out = True
 

@@ -96,7 +96,7 @@ class SessionAdmin(LargeList):
 
     @admin.display(description="device")
     def device(self, session: Session) -> SafeString:
-        """Its name; what it said of itself stands behind."""
+        """Its name; its own description is the title."""
         said = ", ".join(filter(None, (session.agent, session.device_fp))) or "Nothing reported."
         name = session.device or "Unknown device"
         return format_html("<details><summary>{}</summary>{}</details>", name, said)

@@ -2,5 +2,5 @@
 
 ``providers`` reads the settings, ``authorisation`` begins an authorisation and checks its answer, ``grants`` completes
 it and provides access tokens, ``refreshing`` renews them one at a time, ``disconnecting`` ends and revokes grants.
-``oauth`` speaks the protocol, ``exchange`` the transport.
+``oauth`` implements the protocol, ``exchange`` the transport.
 """

@@ -65,8 +65,8 @@ def meaning_of(members: Mapping[str, Any]) -> Meaning | None:
     """The meaning of a response's members; None if no word of it is known, or its sentence contradicts the word.
 
     A fault gives way to a word that says more: ``{"error": {"type": "invalid_request", "code": "token_expired"}}``.
-    Some providers call a dead refresh token a fault of the request or the client, and only their sentence says which it
-    is, which is too little to end a grant at once.
+    Some providers call an ended refresh token a fault of the request or the client, and only their sentence shows which
+    it is, which is too little to end a grant at once.
     """
     texts = _texts(members, (*_MEMBERS, "type"))
     known = [WORDS[word] for word in map(_plain, texts) if word in WORDS]

@@ -1,6 +1,6 @@
 """Rights of operators over other operators and accounts, checked by rules inside their transaction.
 
-The console asks before it shows a page; a rule asks again, because rights may have been taken since the page was shown.
+The console asks before it shows a page; a rule checks again, because rights may have been removed since.
 """
 
 from django.contrib.auth.models import Group

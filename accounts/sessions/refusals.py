@@ -1,7 +1,7 @@
 """Refused sign-ins in the audit log, by account, so that guessing shows in the console.
 
 A refusal queues the same job for every email, and only the worker looks the account up: neither the answer nor its
-time says whose account exists. What was typed for an email that nobody has is kept nowhere, as it may be a password.
+time reveals whose account exists. What was typed for an email that nobody has is kept nowhere, as it may be a password.
 """
 
 from datetime import datetime, timedelta

@@ -74,7 +74,7 @@ class Device:
 class Account(NamedTuple):
     """An email as it was typed, its user if there is one, and the limits that a failed sign-in counts against.
 
-    ``new_place``: no session of the user knows the device, and none the network.
+    ``new_place``: no session of the user has the device, and none the network.
     """
 
     email: str
@@ -112,7 +112,7 @@ def sign_in(
     """Starts a session, or raises ``InvalidCredentials``. ``account`` is a fresh result of :func:`account_of`.
 
     ``end_session`` is the person's session that ends for it. Raises ``DeviceLimitReached`` for one device too many. A
-    refusal is audited, and a person is told of a sign-in from a device and a network that no session knows.
+    refusal is audited, and a person is told of a sign-in from a device and a network that no session has.
     """
     account = account or account_of(email, device=device)
     try:

@@ -1,6 +1,6 @@
 """The console's page of settings: what is effective, what is not configured, and what does not work because of it.
 
-It changes nothing and shows no secret: of one it says whether it is set.
+It changes nothing and shows no secret: a secret is shown as set or not set.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Devices of people: each install that signed in, with what it said of itself, and what its channel offers it.
+"""Devices of people: each install that signed in, with its own description, and its channel's offer.
 
 Devices are read from sessions, so a device is known for as long as one of its sessions is kept. A shell says its
 version as it signs in.

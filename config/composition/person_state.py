@@ -1,6 +1,6 @@
 """The state of a person in one word: computed by the database, so that lists, filters and search agree.
 
-A person who may sign in may still be unable to work: their client's licence or an operator's stop says so.
+A person who may sign in may still be unable to work: their client's licence or an operator's stop prevents it.
 """
 
 from collections.abc import Mapping

@@ -46,7 +46,7 @@ class Door(NamedTuple):
 class Alert:
     """The notification of a kind's findings, with the step that operators can take.
 
-    ``after`` says when an alert is raised. ``is_mailed_by_rule``: the rule that notices it mails its beginning itself.
+    ``after`` is the delay of an alert. ``is_mailed_by_rule``: the rule that notices it mails its beginning itself.
     """
 
     step: str

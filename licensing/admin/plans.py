@@ -39,7 +39,7 @@ class AppsForm(forms.BaseForm):
         return given
 
     def ask_once_more(self, hidden: str, value: str, *, at: str, said: str) -> None:
-        """Refuses the form at a field, unless its hidden field says that it was shown with this value before."""
+        """Refuses the form at a field, unless its hidden field shows that it was displayed with this value before."""
         self.fields[hidden] = forms.CharField(widget=forms.HiddenInput, initial=value)
         if self.data.get(hidden) != value:
             data: Any = copy(self.data)

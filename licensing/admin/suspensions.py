@@ -1,4 +1,4 @@
-"""The page of held suspensions: a run that would suspend many clients waits for an operator."""
+"""The page of held suspensions: a run that would suspend many clients is held for an operator."""
 
 from collections.abc import Iterable
 from typing import Any

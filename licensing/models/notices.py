@@ -71,7 +71,7 @@ class ShellNotice(models.Model):
 
 
 class ServiceNotice(ShellNotice):
-    """The notice to the shells of all clients, unless their licence says otherwise: one row."""
+    """The notice to the shells of all clients, unless their licence has one of its own: one row."""
 
     THE_ONE = "service"
 

@@ -1,4 +1,4 @@
-"""The OpenAPI schema of model calls: what their views say of themselves, and the components that all share.
+"""The OpenAPI schema of model calls: the descriptions of their views, and the components that all share.
 
 The answers are in ``answers.json``, the requests in ``llmproxy/requests/schemas``.
 """
@@ -72,7 +72,7 @@ def model_call(
     headers: Sequence[OpenApiParameter] = (),
     examples: Sequence[OpenApiExample] = (),
 ) -> Callable[[F], F]:
-    """Says of a model call what it takes, and answers in one piece or as a stream."""
+    """Describes the request of a model call, and its answers in one piece or as a stream."""
     answers = {(200, "application/json"): answer, (200, "text/event-stream"): stream}
     described = extend_schema(
         operation_id=name,
@@ -88,7 +88,7 @@ def model_call(
 def token_count(
     name: str, *, request: Schema, answer: Schema, headers: Sequence[OpenApiParameter] = ()
 ) -> Callable[[F], F]:
-    """Says of a count of a prompt what it takes and answers."""
+    """Describes the request and the answer of a count of a prompt."""
     described = extend_schema(
         operation_id=name,
         parameters=[*headers],

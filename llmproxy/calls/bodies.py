@@ -252,13 +252,13 @@ class Parts:
 
 
 def _is_stream(attempt: Attempt) -> bool:
-    """Returns whether an answer says that it is a stream of events."""
+    """Returns whether an answer has the media type of a stream of events."""
     head = attempt.exchange.head(0) if attempt.exchange is not None else None
     return head is not None and "event-stream" in head.headers.get("Content-Type", "").lower()
 
 
 def _expected(attempt: Attempt, most: int) -> int:
-    """The bytes of a body as its head says, else as many as it may have."""
+    """The bytes of a body by its head, else as many as it may have."""
     head = attempt.exchange.head(0) if attempt.exchange is not None else None
     if head is None or head.headers.get("Content-Encoding"):
         # The length of a compressed body says little of it.

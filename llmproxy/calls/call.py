@@ -183,7 +183,7 @@ class Call:
         )
 
     def _asked(self) -> AskedRoute:
-        """Returns the route that the call asks now."""
+        """Returns the current route of the call."""
         if self.attempt is None:
             first = self.admission.targets[0]
             return AskedRoute(first.provider, first.prices, self.admission.estimate.counted)

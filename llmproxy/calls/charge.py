@@ -1,6 +1,6 @@
 """Charges of calls: pure functions of the admission, the last attempt and the answer so far.
 
-docs/charges.csv tells the rules by example, and is the table of their tests.
+docs/charges.csv gives the rules by example, and is the table of their tests.
 """
 
 import time
@@ -69,7 +69,7 @@ def excess(admission: Admission, meter: Meter) -> Excess | None:
 def unseen_output(admission: Admission, meter: Meter, attempt: Attempt, now: float) -> int:
     """The tokens that the provider may have made unseen, at most those reserved.
 
-    Of the wait before the first delta all where the model is known to think, the request asks for it or the answer
+    Of the wait before the first delta all where the model is known to think, the request includes it or the answer
     comes in one piece, else a tenth; of each silence after it what exceeds the burst that ended it.
     """
     if (sent_at := attempt.sent_at()) is None:

@@ -35,7 +35,7 @@ MOST_PENDING = 4_096
 
 
 class Settled(Event):
-    """Set after the settlement; ``after`` says what it left, unless another had settled the record.
+    """Set after the settlement; ``after`` has the totals left by it, unless another had settled the record.
 
     One that the database has refused (``is_refused``) is set too: only the sweep settles it, and nobody waits for that.
     """

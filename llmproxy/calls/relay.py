@@ -52,7 +52,7 @@ def complete(call: Call) -> dict[str, Any]:
 
 
 def _completed(call: Call, attempt: Attempt, answer: dict[str, Any]) -> dict[str, Any]:
-    """Settles a call that has its answer, and says in this what was charged."""
+    """Settles a call that has its answer, and writes the charge into it."""
     end = End.CLIENT_GONE if call.left_at is not None or call.has_left() else End.DONE
     settled = call.settle(end)
     if not settled.wait(settings.LLM_KEEPALIVE_SECONDS) or settled.is_refused:

@@ -1,4 +1,4 @@
-"""The name by which a server takes the output limit of chat completions: as operators, its address and answers say."""
+"""The name by which a server takes the output limit of chat completions, by operators, address and answers."""
 
 from django.conf import settings
 

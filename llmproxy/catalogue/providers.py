@@ -25,7 +25,7 @@ from usage.models import SpendLimit
 class ProviderTerms:
     """The settings of a provider by an operator; the address is in the form of its dialect's SDK.
 
-    ``read_timeout`` is in seconds. None: as the settings say, or any number of calls.
+    ``read_timeout`` is in seconds. None: as in the settings, or any number of calls.
     """
 
     name: str

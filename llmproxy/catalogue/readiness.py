@@ -1,4 +1,4 @@
-"""Finds the route that a call asks next: it does not cool down, and its provider has calls left in this minute.
+"""Finds the next route of a call: it does not cool down, and its provider has calls left in this minute.
 
 Routes cool down after failures in a row, or for as long as their provider asked; for all processes, by the cache of
 counters, and while Redis is away for each by itself. After failures one call at a time then tries the route, and the
@@ -67,7 +67,7 @@ def ready_target(
     """The first target that is ready, whose provider has one call less then. ``is_only``: the model has no other.
 
     Where all cool down, one that has failed is asked before its time, but none before the time that its provider asked
-    for. ``is_dry`` tells which it would be, and takes nothing. Raises ``ProviderUnavailable`` where none is ready.
+    for. ``is_dry``: nothing is taken. Raises ``ProviderUnavailable`` where none is ready.
     """
     waits, failing = [], []
     for target in targets:

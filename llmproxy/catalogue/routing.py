@@ -40,7 +40,7 @@ def add_route(
 def change_route(
     *, route_id: int, terms: RouteTerms, reason: str, by: Actor, now: datetime
 ) -> Route:
-    """Changes a route; running calls go on. Another name at the provider is another model there: it is counted anew,
+    """Changes a route; running calls go on. Another name at the provider is another model there: its count restarts,
     and has no prices until they are looked up. Raises ``InvalidRequest``.
     """
     with transaction.atomic():

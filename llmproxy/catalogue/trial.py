@@ -35,7 +35,7 @@ class Trial(NamedTuple):
 
 
 def try_route(*, route_id: int, by: Actor, now: datetime) -> Trial:
-    """Asks the provider of a route; the audit log says how it went. The provider may bill the few tokens."""
+    """Asks the provider of a route; the audit log records the result. The provider may bill the few tokens."""
     route = Route.objects.select_related("model", "provider").get(pk=route_id)
     # Not held while the provider is asked.
     release_connection()

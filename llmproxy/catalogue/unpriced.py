@@ -1,4 +1,4 @@
-"""Models without prices: the ledger knows no cost of their calls, so no budget counts them."""
+"""Models without prices: the ledger has no cost of their calls, so no budget counts them."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,6 +1,6 @@
 """Decodes answers that some servers and proxies compress although the request does not accept it.
 
-Supported are gzip, deflate, and a plain body whatever its head says; Brotli and others are undecodable. The decoded
+Supported are gzip, deflate, and a plain body whatever its head names; Brotli and others are undecodable. The decoded
 size counts towards the limit of the exchange. Decoding yields to other work between pieces.
 """
 

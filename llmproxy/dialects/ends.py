@@ -1,6 +1,6 @@
 """The reasons for which answers end: all servers' words for them, and what callers of each surface get.
 
-One word may say that the answer has failed. A word that nobody knows says that it has ended: its text is whole.
+One word may mean that the answer has failed. A word that nobody knows says that it has ended: its text is whole.
 """
 
 import logging
@@ -62,7 +62,7 @@ _FAILED = frozenset(map(_plain, _FAILURES.split()))
 
 
 def is_failure(given: Any) -> bool:
-    """Returns whether a reason says that the answer has failed."""
+    """Returns whether a reason means that the answer has failed."""
     return _plain(_word(given)) in _FAILED
 
 
@@ -89,7 +89,7 @@ def unsaid(*, has_calls: bool) -> str:
 
 
 def incomplete_reason(given: Any) -> Any:
-    """The reason for which a response is incomplete; one that nobody knows as it came, since the status says enough."""
+    """The reason for which a response is incomplete; one that nobody knows as it came, since the status is enough."""
     return _IN_RESPONSES.get(_REASONS.get(_plain(_word(given)), ""), given)
 
 

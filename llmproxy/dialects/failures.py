@@ -176,7 +176,7 @@ def raise_failure(
     reported: Callable[[Any], TokenUsage | None] = reported,
     size_of: Callable[[Any], int] = lambda _: 0,
 ) -> None:
-    """Raises what a whole answer says of its failure, where it is one, or has no list of what was ``made``.
+    """Raises the failure that a whole answer reports, where it is one, or has no list of what was ``made``.
 
     ``error`` is that of a part of it. ``size_of`` finds the bytes of output in what was made, and may not know its
     form.

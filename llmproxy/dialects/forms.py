@@ -1,6 +1,6 @@
 """Answers in the other form than was asked for: in one piece where a stream was, and as events where one piece was.
 
-What a body is shows at its first sign, whatever its head says: no event begins like an object, and no object like an
+What a body is shows at its first sign, whatever its head names: no event begins like an object, and no object like an
 event. The events of the one and the answer of the other are read by the translators that read all streams.
 """
 

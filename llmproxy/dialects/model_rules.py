@@ -31,7 +31,7 @@ EFFORT = "reasoning_effort"
 class Refused(NamedTuple):
     """A member that a provider has refused: with ``beside`` only where that one is there too.
 
-    ``is_lasting``: it will be refused again, whatever else a call asks for.
+    ``is_lasting``: it will be refused again, whatever else a call contains.
     """
 
     member: str

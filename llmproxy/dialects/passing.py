@@ -78,7 +78,7 @@ def text_size(value: Any) -> int:
 
 
 def sources_size(data: bytes) -> int:
-    """The bytes of what an event says of its sources, whose length no output limit bounds."""
+    """The bytes of an event's sources, whose length no output limit bounds."""
     size = 0
     try:
         left = [parse_json(data)[0]]

@@ -216,7 +216,7 @@ class Codec(ABC):
         raise NotImplementedError("These answers are not streamed.")
 
     def reporting(self, request: Any) -> Any:
-        """The request as one whose stream tells its caller the usage."""
+        """The request as one whose stream includes the usage."""
         return request
 
     def as_stream(self, body: bytes) -> bytes:

@@ -220,7 +220,7 @@ def _fault(fault: Any) -> str:
 
 
 def is_too_long(body: bytes) -> bool:
-    """Returns whether an error, an answer or an event of a stream, says that the call does not fit into the context."""
+    """Returns whether an error, in an answer or an event of a stream, means that the call exceeds the context."""
     return _says(body, _TOO_LONG_CODES, _TOO_LONG_WORDS)
 
 

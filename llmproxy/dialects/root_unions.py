@@ -1,7 +1,7 @@
 """Folds a union or a type beside null at the root of a tool's schema into an object, which some providers take alone.
 
-Every input that the union takes fits the object; what the union says beyond that, as that one of two members has to be
-there, is left to the tool itself.
+Every input that the union takes fits the object; further rules of the union, as that one of two members has to be
+there, are left to the tool itself.
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def _object(schema: Schema, root: Schema, depth: int, left: Iterator[int]) -> Sc
 
 
 def _is_of_objects(schema: Schema) -> bool:
-    """Returns whether a type says object, null or nothing: a tool without an input is called with an empty object."""
+    """Returns whether a type is object, null or absent: a tool without an input is called with an empty object."""
     kind = schema.get("type", "object")
     return all(
         each in ("object", "null", None) for each in (kind if isinstance(kind, list) else [kind])

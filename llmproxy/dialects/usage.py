@@ -76,7 +76,7 @@ class Report:
         self._known: TokenUsage | None = None
 
     def add(self, usage: Any, *, is_final: bool = True) -> TokenUsage | None:
-        """The tokens reported by now; None unless this ``usage`` says something of them, and both kinds are known.
+        """The tokens reported by now; None unless this ``usage`` has some of them, and both kinds are known.
 
         What was reported of the output counts only where it is ``final``.
         """

@@ -64,7 +64,7 @@ def make_key(
     by: Actor,
     now: datetime,
 ) -> NewKey:
-    """Makes a key of the caller, with a cap of its own if it is given one; a mail tells them of it.
+    """Makes a key of the caller, with a cap of its own if it is given one; a mail informs them.
 
     Raises ``NotEntitled`` where the plan has no keys, ``TooManyKeys`` for those that live or were made today,
     ``InvalidRequest`` for a cap above the person's, and ``AccessRevoked`` if their access was ended meanwhile.

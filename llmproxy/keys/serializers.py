@@ -13,7 +13,7 @@ LARGEST = 2**63 - 1
 
 
 class NumberField(serializers.IntegerField):
-    """A whole number, as the schema says; REST framework's own field accepts strings too."""
+    """A whole number, as in the schema; REST framework's own field accepts strings too."""
 
     def to_internal_value(self, data: Any) -> int:
         if type(data) is not int:

@@ -2,7 +2,7 @@
 
 Nothing is parsed as a reader would, which takes minutes for a hostile file: page objects are counted where they stand,
 streams are inflated piece by piece, and of a text stream the strings count. What lies beyond the bounds is not read.
-What a stream is shows in its bytes: its head can say so in many disguises.
+The kind of a stream is read from its bytes: its head can name it in many disguises.
 """
 
 import re

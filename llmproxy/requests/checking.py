@@ -45,7 +45,7 @@ REFUSED = _FOLDER / "refused.json"
 class RequestSchema:
     """The schema of one kind of call, with the components that it refers to.
 
-    ``refusals`` say of members and values that are known why they are refused; ``reasons`` say it of what the schema
+    ``refusals`` give the reasons for known members and values that are refused, ``reasons`` those for what the schema
     has no place for, by the places of ``refused_places``.
     """
 

@@ -1,6 +1,6 @@
 """Members of calls that cost money outside the tokens of a call, or by another price: refused on every surface.
 
-A surface whose schema knows such a member says there with which values it is taken. Elsewhere it is refused by its
+A surface whose schema has such a member lists the values there. Elsewhere it is refused by its
 name, also where an operator has opened the members of a provider: there at any depth, and with what is known to repeat,
 fetch or run. ``schemas/refused_members.json`` has the names with their reasons, and the values that change no price,
 beside null and false.
@@ -37,7 +37,7 @@ _SCHEMAS = frozenset({"properties", "schema", "json_schema", "$defs", "definitio
 
 
 def refused_members(data: dict[str, Any], *, known: Collection[str]) -> Iterator[Fault]:
-    """Yields the faults of a body's members, but those that its surface knows."""
+    """Yields the faults of a body's members, but those of its surface."""
     # Of a call without an output limit none is reserved.
     limited = not _SECOND_LIMITS.keys().isdisjoint(known)
     reasons = REASONS | _SECOND_LIMITS if limited else REASONS
@@ -56,7 +56,7 @@ def why_refused(name: str) -> str | None:
 
 
 def refused_within(place: Place, value: Any) -> Iterator[Fault]:
-    """Yields the faults of a member that no schema knows and of all that it holds, but for forms of answers."""
+    """Yields the faults of a member that is in no schema and of all that it holds, but for forms of answers."""
     left: list[tuple[Place, Any]] = [(place, value)]
     while left:
         at, value = left.pop()

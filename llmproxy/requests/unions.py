@@ -1,7 +1,7 @@
 """Rewrites the unions of a schema, so that a fault is that of the alternative that was meant.
 
 The validator reports of ``anyOf`` that no alternative fits, and explains each faulty value by all of them first. The
-alternatives here differ in their JSON type, or in the ``type`` that an object names: such a union says the same as one
+alternatives here differ in their JSON type, or in the ``type`` that an object names: such a union equals one
 condition (``if``, ``then``) for each alternative.
 """
 
@@ -38,7 +38,7 @@ def discriminated(schema: Any, components: Json) -> Any:
 
 
 def kinds_of(schema: Json) -> list[Any]:
-    """The values of ``type`` by which an object says that it is of this schema; None where it may do without."""
+    """The values of ``type`` that an object of this schema has; None where it may do without."""
     kind = schema.get("properties", {}).get(KIND, {})
     kinds = [each["const"] for each in (kind, *kind.get("anyOf", ())) if "const" in each]
     kinds += kind.get("enum", ())

@@ -242,7 +242,7 @@ def locked_by(minimum: str, client: Client | None, *, now: datetime) -> list[tup
 
 @admin.register(ServiceNotice)
 class ServiceNoticeAdmin(ConsoleAdmin):
-    """The notice to all shells, unless their client's licence says otherwise: one row."""
+    """The notice to all shells, unless their client's licence has one of its own: one row."""
 
     row_actions = LEVERS
     list_display = ("__str__", "minimum", "updates", "message")

@@ -21,7 +21,7 @@ STABLE, BETA = AppChannel.Name.STABLE, AppChannel.Name.BETA
 
 
 class AppAction(Action):
-    """An action that changes what is offered of an app; its page says now and after, and whom that reaches."""
+    """An action that changes the offers of an app; its page shows both states and the shells affected."""
 
     consequences = "admin/console/app_act.html"
 

@@ -89,7 +89,7 @@ def _faults_of_name(claims: Mapping[str, str], name: str, expected: str) -> Iter
 
 
 def _signed_at(version: AppVersion) -> datetime:
-    """Returns the signing time, or the publishing time if the signature says no credible one."""
+    """Returns the signing time, or the publishing time if the signature has no credible one."""
     try:
         fields = Signature.parse(bytes(version.signature)).fields
         return time_of(fields, now=version.published_at)

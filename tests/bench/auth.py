@@ -204,7 +204,7 @@ def _beside(stage: Stage, ours: Served, rounds: int) -> list[Line]:
 def _logins(
     stage: Stage, served: Served, bodies: Sequence[str], *, seconds: float = SECONDS
 ) -> Load:
-    """Counts sign-ins. A busy machine tells some callers to come back later; these have not signed in."""
+    """Counts sign-ins. A busy machine refuses some callers for now; these have not signed in."""
     load = stage.load(
         served,
         LOGIN,

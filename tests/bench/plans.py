@@ -1,4 +1,4 @@
-"""The plan of every statement that a hot path asks, as the database has it at each size.
+"""The plan of every statement of a hot path, as the database has it at each size.
 
 Each path is asked in this process by the rules that its view calls, on a connection that every statement can be seen
 on, in a transaction that is taken back. What a service has prepared is planned as it is there: once it has been asked

@@ -1,4 +1,4 @@
-"""The page of plans shows what a path asks, all of it, and leaves nothing behind."""
+"""The page of plans shows every statement of a path and leaves no rows behind."""
 
 from functools import partial
 

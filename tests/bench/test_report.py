@@ -1,4 +1,4 @@
-"""The report says every figure, and every goal with its verdict."""
+"""The report contains every figure, and every goal with its verdict."""
 
 import json
 from dataclasses import replace

@@ -26,7 +26,7 @@ def queue(transactional_db: None) -> None:
 
 @pytest.fixture
 def worker(queue: None, database_url: str, tmp_path: Path) -> Iterator[StartWorker]:
-    """Starts real workers on the database of the test, whose mail goes to files, or as variables say."""
+    """Starts real workers on the database of the test, whose mail goes to files, or as variables set."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*arguments: str, **variables: str) -> subprocess.Popen[bytes]:

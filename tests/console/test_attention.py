@@ -1,4 +1,4 @@
-"""Items that need attention: every kind says whom it concerns, since when, and which action answers it."""
+"""Items that need attention: every kind names whom it concerns, since when, and which action answers it."""
 
 import re
 from collections.abc import Iterator

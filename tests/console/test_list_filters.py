@@ -243,7 +243,7 @@ def test_no_list_is_sorted_or_searched_by_what_is_never_shown(
 
 
 def test_a_list_is_planned_for_what_is_looked_for(console: Browser, world: World) -> None:
-    """A plan for any values, which PostgreSQL makes of a prepared statement, knows no partial index."""
+    """A plan for any values, which PostgreSQL makes of a prepared statement, uses no partial index."""
 
     def prepared() -> set[str]:
         with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""The README's pictures of the console: ``make pictures`` takes them anew."""
+"""The README's pictures of the console: ``make pictures`` takes them again."""
 
 import os
 from datetime import datetime

@@ -211,7 +211,7 @@ class TestNights:
         record(nightly.BEGUN, by=Actor.command("nightly"), now=at, after={"jobs": names})
 
     def test_a_job_that_no_night_has_come_to_yet_is_named_too(self, now: datetime) -> None:
-        """Each night dies half way, so nothing but its beginning tells of the rest."""
+        """Each night is killed half way, so only its beginning names the other jobs."""
         beat(now)
         first, *rest = [job.name for job in nightly.JOBS]
         for hours in (27, 3):

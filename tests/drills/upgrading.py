@@ -130,7 +130,7 @@ class Upgrade:
             self.stop(port)
 
     def restart(self, port: int, how: signal.Signals) -> None:
-        """An instance anew, by its own signal or by another one in its place."""
+        """A restarted instance, by its own signal or by another one in its place."""
         child, code = self.instances[port]
         if how == signal.SIGHUP:
             before = set(_workers(child.pid))

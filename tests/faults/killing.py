@@ -215,7 +215,7 @@ class Jobs:
         self.child = self._start()
 
     def restart(self) -> None:
-        """As a supervisor does; its database knows of the death at once instead of after 45 s."""
+        """As a supervisor does; its database notices the death at once instead of after 45 s."""
         self.kills += 1
         self.child.stop()
         self.child = self._start()

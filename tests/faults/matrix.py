@@ -1,4 +1,4 @@
-"""Runs scenarios, one after the other, beside steady traffic: what callers got, how soon, and what the sums say."""
+"""Runs scenarios, one after the other, beside steady traffic: what callers got, how soon, and the sums."""
 
 import hashlib
 import os

@@ -34,7 +34,7 @@ FROZEN_SECONDS = 26.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """``how`` is a sentence for the table. ``environ`` asks for a service of its own, with these variables.
+    """``how`` is a sentence for the table. ``environ``: the variables of a service of its own.
 
     ``act`` is done in place of a wait of so many seconds, where a scenario is a course of its own; it says what it did.
     """

@@ -15,7 +15,7 @@ LISTED, ENDED = ROOT / "docs" / "lasting-names.csv", ROOT / "docs" / "ended-name
 class End(NamedTuple):
     """A name, or without a part all parts of it too, that nothing writes since a release.
 
-    ``understood`` says how one of before still is.
+    ``understood`` describes how earlier ones still are.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Reads from the code the texts that calls are given, where no registry knows them."""
+"""Reads from the code the texts that calls are given, where no registry has them."""
 
 import ast
 from collections.abc import Callable, Iterator
@@ -68,7 +68,7 @@ def argument(node: ast.Call, name: str, position: int | None = None) -> ast.expr
 
 
 def text(node: ast.AST | None, place: Place) -> str | None:
-    """The text of an expression, with ``{}`` for what only a run knows; None where all of it is."""
+    """The text of an expression, with ``{}`` for parts known only at run time; None where all of it is."""
     if isinstance(node, ast.JoinedStr):
         return "".join(text(each, place) or "{}" for each in node.values)
     if isinstance(node, ast.FormattedValue):
@@ -126,7 +126,7 @@ def _returned(node: ast.Call, place: Place) -> str | None:
 
 
 def value_of(node: ast.expr, module: str) -> object:
-    """The value of an expression in a module; None for one that only a run knows."""
+    """The value of an expression in a module; None for one known only at run time."""
     if module == SERVING:
         return None
     try:

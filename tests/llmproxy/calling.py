@@ -28,7 +28,7 @@ class Exchange:
 
 
 def asking(call: Call, *, sent_at: float | None = None) -> Meter:
-    """Lets a call ask its first target without sending anything; returns the attempt's meter."""
+    """Starts a call's attempt at its first target without sending anything; returns the attempt's meter."""
     attempt = Attempt(call.admission.targets[0], call.admission.estimate, deadline=call.deadline)
     attempt.exchange = Exchange(sent_at)  # type: ignore[assignment]
     call.begin(attempt)

@@ -496,7 +496,7 @@ class TestWatch:
             watch.end_refused()
 
     def watch(self, call: Call):
-        """The call as the watch knows it; it is forgotten when the test is over."""
+        """The call as the watch sees it; it is forgotten when the test is over."""
         asking(call, sent_at=time.monotonic())
         watch._calls[call.id] = watched = watch._WatchedCall(call)
         return watched, call.attempt.exchange

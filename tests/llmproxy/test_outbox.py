@@ -122,7 +122,7 @@ def test_a_refused_settlement_does_not_delay_the_others(
 def test_the_caller_of_a_refused_settlement_hears_of_it_at_once(
     play: Play, database: Database, streamed: bool, settings
 ) -> None:
-    """Nobody settles it soon, so that a wait would be in vain: here it would be of an hour."""
+    """Nobody settles it soon, so that a wait would time out: here after an hour."""
     script = plays(chunk("one"), chunk(None), b"data: [DONE]\n\n")
     if not streamed:
         script = lambda peer: peer.answer(b'{"choices": [{"message": {"content": "one"}}]}')  # noqa: E731

@@ -1,7 +1,6 @@
 """Sources in an answer count towards no bound of its tokens (``sources.ndjson``).
 
-``of`` is the public report of a row (owner/repository#number). ``member`` is in each event, at the place that ``in``
-says, and is 10 KB long.
+``of`` is the public report of a row (owner/repository#number). Each event has ``member`` at the place ``in``, of 10 KB.
 """
 
 import json

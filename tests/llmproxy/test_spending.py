@@ -79,7 +79,7 @@ def caller(user: User) -> Caller:
 
 
 def asked(scene: Scene, model: str = MODEL) -> list[str]:
-    """The providers that an admitted call may ask."""
+    """The providers that an admitted call may use."""
     request = parse({**CHAT, "model": model}, stream=False)
     call = admit(caller=caller(scene.user), request=request, request_id="x", now=scene.now)
     return [each.provider for each in call.admission.targets]

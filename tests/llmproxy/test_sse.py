@@ -21,7 +21,7 @@ STREAMS = st.lists(FRAGMENTS, max_size=40).map(b"".join)
 
 
 def parsed(pieces: Iterable[bytes], *, max_event_bytes: int = 1000) -> list[Event | str]:
-    """The events of a stream; the last item says whether it was given up as too large."""
+    """The events of a stream; the last item is True if it was given up as too large."""
     parser = EventParser(max_event_bytes=max_event_bytes)
     events: list[Event | str] = []
     try:

@@ -358,7 +358,7 @@ def test_a_dry_run_refuses_what_a_publish_would(pipeline: Pipeline) -> None:
 
 
 def kill_in(monkeypatch: pytest.MonkeyPatch, target: Any, name: str, *, call: int = 1) -> None:
-    """Ends the process, as far as the publish can tell, at the given call of a function."""
+    """Ends the process, as far as the publish can notice, at the given call of a function."""
     original, calls = getattr(target, name), 0
 
     def dies(*args: Any, **kwargs: Any) -> Any:

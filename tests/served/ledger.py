@@ -57,7 +57,7 @@ def counters(user_id: UUID) -> dict[str, int]:
 
 
 def assert_nothing_is_reserved(database: Database, person: Person) -> None:
-    """And every running total says what the records say."""
+    """Every running total equals the sum of its records."""
     with database.rows():
         summed, counted = sums(person.id), counters(person.id)
     assert summed["input_reserved"] == summed["output_reserved"] == 0

@@ -40,7 +40,7 @@ class ServedPipeline(Pipeline):
         return self.signed(self.manifest(version))
 
     def post(self, release: Release, query: str = "", secret: str = SECRET) -> requests.Response:
-        """A publish, on the pipeline's channel unless the query says another."""
+        """A publish, on the pipeline's channel unless the query names another."""
         return self.send(
             release.body,
             query or f"ch={self.channel}",

@@ -212,7 +212,7 @@ def as_event(data: dict[str, Any] | str) -> bytes:
 
 
 def events(body: bytes) -> list[str]:
-    """The data of every event in a body, read as the standard says, whatever its line ends."""
+    """The data of every event in a body, read by the standard, whatever its line ends."""
     lines = body.decode().replace("\r\n", "\n").replace("\r", "\n").split("\n")
     found: list[str] = []
     data: list[str] = []

@@ -175,7 +175,7 @@ def test_a_key_that_tauri_made_signs_by_minisign(
 
 
 def minisign(secret: Path, bundle: Path, app: str, *, password: str = "") -> Path:
-    """Signs as docs/operating.md says."""
+    """Signs as docs/operating.md describes."""
     comment = f"timestamp:{int(time.time())}\tfile:bundle.tar.gz\tapp:{app}\tversion:1.0.0"
     subprocess.run(
         ["minisign", "-S", "-s", secret, "-m", bundle, "-t", comment],

@@ -1,6 +1,6 @@
 """The wire does not change unnoticed: 500 requests and more over all routes get the answers that were recorded.
 
-``CORPUS_RECORD=1`` writes ``corpus.ndjson`` anew, for a change of the wire that is wanted; read its difference then.
+``CORPUS_RECORD=1`` rewrites ``corpus.ndjson``, for a change of the wire that is wanted; read its difference then.
 """
 
 import base64

@@ -32,7 +32,7 @@ def entered(service: Service, person: Person, **given: Any) -> requests.Response
 
 
 def entered_at_last(service: Service, person: Person, **given: str) -> requests.Response:
-    """A sign-in that comes again for as long as a busy machine asks it to."""
+    """A sign-in that comes again for as long as a busy machine refuses it."""
     while True:
         came = entered(service, person, **given)
         if came.status_code != BUSY:

@@ -1,4 +1,4 @@
-"""A process that is told to stop says so at its health check, while it still serves."""
+"""A process that is stopping fails its health check, while it still serves."""
 
 import os
 import signal

@@ -265,7 +265,7 @@ def _let_expire(database: Database, record: UsageRecord) -> None:
 
 
 def _wait_for_a_checkpoint(database: Database, person: Person) -> None:
-    """Returns once the ledger knows of some output of the person's only call."""
+    """Returns once the ledger has some output of the person's only call."""
     eventually(lambda: any(each.checkpoint_output for each in records_of(database, person)))
 
 

@@ -106,7 +106,7 @@ def posted(upgraded: Upgraded, path: str, fields: dict[str, str]) -> None:
 
 
 def test_an_access_token_of_that_release_goes_on_for_its_hour(upgraded: Upgraded) -> None:
-    """Its hour is over since: it is signed anew, with its own header and claims, by the key that it names."""
+    """Its hour is over since: it is signed again, with its own header and claims, by the key that it names."""
     access = upgraded.before["unused"]["access"]
     header = jwt.get_unverified_header(access)
     claims = jwt.decode(access, options={"verify_signature": False})

@@ -1,4 +1,4 @@
-"""Clients that leave without a word: the provider stops working for them, and the ledger says what was delivered."""
+"""Clients that leave without a word: the provider stops working for them, and the ledger records what was delivered."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The metrics of a service that runs: what a scrape tells, what a killed process leaves, and who is woken by what."""
+"""The metrics of a running service: what a scrape contains, what a killed process leaves, and who is woken by what."""
 
 import json
 import os

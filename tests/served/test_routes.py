@@ -64,7 +64,7 @@ def routed(ground: Ground) -> Iterator[Service]:
 
 @dataclass
 class First:
-    """The provider that a model's first route leads to. It does what the test tells it."""
+    """The provider that a model's first route leads to. It does what the test sets."""
 
     act: Callable[[Peer], None]
     patience: int = 200
@@ -104,7 +104,7 @@ _made = Counter[str]()
 def ask(
     routed: Service, database: Database, person: Person, sign_in: SignIn
 ) -> Iterator[Callable[[First], Callable[..., tuple[int, str]]]]:
-    """Makes a model with this first provider; the result asks it, by another shell if one is given.
+    """Makes a model with this first provider; the result calls it, by another shell if one is given.
 
     It returns the status, and the text or the code of the problem.
     """

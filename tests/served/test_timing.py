@@ -1,4 +1,4 @@
-"""Answers tell nothing about who has an account, by bytes or by time.
+"""Answers reveal nothing about who has an account, by bytes or by time.
 
 Samples of all cases are taken in turn, so that whatever else the machine does hits all alike, and their medians are
 compared. How far the two halves of one case's own samples are apart is what the machine adds by itself: next to

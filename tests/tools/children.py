@@ -116,7 +116,7 @@ class Child:
 
 
 def die_with(parent: int, by: signal.Signals) -> None:
-    """Makes the kernel signal this process when its parent dies, also if that has happened already."""
+    """Makes the kernel signal this process when its parent ends, also if that has happened already."""
     if _libc.prctl(PR_SET_PDEATHSIG, by, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
     if os.getppid() != parent:

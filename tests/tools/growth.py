@@ -136,7 +136,7 @@ def _fill(filling: _Filling, values: dict[str, Any]) -> Grown:
 
 
 def _tend(table: str) -> None:
-    """So that the planner knows the rows, and reads that need only an index read only that."""
+    """So that the planner has statistics of the rows, and reads that need only an index read only that."""
     if connection.in_atomic_block:
         return
     with connection.cursor() as cursor:

@@ -37,7 +37,7 @@ class Redis:
         return f"unix://{self.socket}?db=0"
 
     def program(self) -> Program:
-        """Its command; as a cache it may be started anew at any time."""
+        """Its command; as a cache it may be restarted at any time."""
         place = self.folder / "redis"
         place.mkdir(mode=0o700, exist_ok=True)
         # Found without importing the package, which starts servers when it is imported.

@@ -125,7 +125,7 @@ class Start:
         print("\n".join(lines), flush=True)
 
     def everything(self) -> NoReturn:
-        """Starts all of it in order, says where it is, and watches over it."""
+        """Starts all of it in order, prints its addresses, and watches over it."""
         self.say(f"Starting in {self._folder.parent}")
         servers = self._prepare()
         self._bring(servers)

@@ -21,7 +21,7 @@ class MonthlyUsage(models.Model):
     """Running totals of one person in one month, with those of the month's current day.
 
     ``*_used`` is the sum of settled records and ``*_reserved`` the sum of open ones; the day's columns count for
-    ``day`` only and start anew with a later day. One row, so that admission is one conditional update. ``granted`` is
+    ``day`` only and restart with a later day. One row, so that admission is one conditional update. ``granted`` is
     the output limit of the latest admission, which that statement returns. ``*_cap`` are its caps (None: no cap), by
     which settlement notices a crossed share without a query of plan and overrides.
     """

@@ -1,4 +1,4 @@
-"""Filters of lists by what the address says, in the operator's words: a choice, a name, a number or an instant.
+"""Filters of lists from the address, in the operator's words: a choice, a name, a number or an instant.
 
 Each has one value under its own name; older names, which links and operators keep, lead to the same filter. A value
 that cannot be understood finds nothing and says why: if it were ignored, an operator might act on all rows.
@@ -19,7 +19,7 @@ NONE = "none"
 
 
 class Unknown(Exception):
-    """A typed value that names nothing, with the sentence that says so."""
+    """A typed value that names nothing, with its sentence."""
 
 
 class Field(NamedTuple):

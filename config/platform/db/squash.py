@@ -11,7 +11,7 @@ TOO_OLD = "This database is of a release before 1.0.0: run `manage.py migrate` o
 def refuse_older_release() -> None:
     """Raises ``CommandError`` for a database in which only a part of what a squashed migration replaces is applied.
 
-    Commands that compare migrations ask first: Django would name a migration that no longer exists.
+    Commands that compare migrations call it first: Django would name a migration that no longer exists.
     """
     applied = MigrationRecorder(connection).applied_migrations().keys()
     replaced = [set(each.replaces) for each in MigrationLoader(None).disk_migrations.values()]

@@ -18,7 +18,7 @@ class PageMiddleware(SessionMiddleware, AuthenticationMiddleware, MessageMiddlew
     """The session of an operator, or of a person who sets a password; its user, and messages for the next page.
 
     It inherits from three classes of Django's, because the admin's checks look for each. The second factor reads the
-    device of a session when a page asks whether it was proved.
+    device of a session when a page checks whether it was proved.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:

@@ -73,7 +73,7 @@ BACKOFF = Backoff()
 def task(*, title: str = "", **options: Any) -> Decorator:
     """Registers a function as a task; see procrastinate's ``App.task`` for the options.
 
-    ``title`` says to operators what it does, as "Send an email".
+    ``title`` describes it to operators, as "Send an email".
     """
     _titles[options["name"]] = title
     # Resolved at the call: Django replaces the app object once it is ready.

@@ -1,6 +1,6 @@
 """RFC 9457 problems, the one shape of this service's errors.
 
-A rule raises a small subclass of :class:`Problem` that is defined beside it; an edge renders it. A problem knows no
+A rule raises a small subclass of :class:`Problem`, defined beside it; an edge renders it. A problem depends on no
 framework, so that rules need not know HTTP.
 """
 
@@ -40,7 +40,7 @@ class Problem(Exception):
     ``code`` is its name on the wire, ``title`` names the kind, and ``detail`` is a sentence that a shell may show to a
     person. ``headers`` and ``members`` are added to the answer unchanged. ``sdk_code`` is the code that OpenAI's SDKs
     expect where it differs from ``code``, and ``sdk_details`` are the details that Anthropic's read. ``about`` is for
-    operators and not part of the answer: the subject of the error, where only its rule knows that.
+    operators and not part of the answer: the subject of the error, where only its rule can name it.
     """
 
     code: ClassVar[str] = "internal_error"

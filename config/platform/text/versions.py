@@ -21,7 +21,7 @@ STRICT = re.compile(
 
 
 class NotAVersion(ValueError):
-    """The text is not a strict SemVer version; the message tells a person why."""
+    """The text is not a strict SemVer version; the message is for a person."""
 
 
 @total_ordering

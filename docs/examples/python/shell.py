@@ -1,4 +1,4 @@
-"""A session of a shell: BASE_URL, EMAIL, PASSWORD and VERSION in the environment say where, who and what.
+"""A session of a shell: BASE_URL, EMAIL, PASSWORD and VERSION are read from the environment.
 
 Needs `requests`. Typed clients can be generated from `/v1/schema`, with openapi-python-client for instance.
 """
@@ -23,7 +23,7 @@ Kept = dict[str, str] | None
 
 
 class Refused(Exception):
-    """A problem that the service answered; ``code`` says which."""
+    """A problem that the service answered; ``code`` is its name."""
 
     def __init__(self, problem: dict[str, Any]) -> None:
         self.code, self.problem = problem["code"], problem

@@ -1,7 +1,7 @@
 """Passes on the events of a streamed message; the last two wait for the settlement.
 
 Token counts are cumulative: the last value of each field counts. The start of a message reports the prompt's tokens
-only; an output count is final once the message has its stop reason. So the last ``message_delta`` says what is charged.
+only; an output count is final once the message has its stop reason. So the last ``message_delta`` has the charge.
 """
 
 from json import dumps

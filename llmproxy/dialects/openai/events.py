@@ -1,6 +1,6 @@
 """Reads the chunks of a streamed chat completion.
 
-An ordinary chunk is forwarded as it came. One is written anew where its model has another name for callers, where it
+An ordinary chunk is forwarded as it came. One is rewritten where its model has another name for callers, where it
 has usage, a role that was said before, or a text in parts, and where its bytes are no JSON for clients.
 """
 
@@ -135,7 +135,7 @@ class EventTranslator(ChatTranslator):
     def _text_of(self, chunk: dict[str, Any], data: bytes) -> str | None:
         """The text of a chunk that has nothing else to be read: one choice, a delta with a content, known members.
 
-        Nearly all chunks are such; their names and the number of their objects tell them.
+        Nearly all chunks are such; they are recognised by their names and the number of their objects.
         """
         if self._name or self._beside or self._by_messages or data.count(b"{") > _OBJECTS:
             return None

@@ -1,6 +1,6 @@
 """Reads the events of a streamed response.
 
-Events of known kinds pass in order. Those with a response say the callers' name of its model. The last one
+Events of known kinds pass in order. Those with a response have the callers' name of its model. The last one
 (``response.completed`` or ``response.incomplete``) is held back until the call is settled, and has the usage that was
 charged.
 """

@@ -1,4 +1,4 @@
-"""A third party on loopback that answers as a test says: for the faults that no server of others shows on demand."""
+"""A third party on loopback that answers as a test sets: for the faults that no server of others shows on demand."""
 
 import json
 import ssl

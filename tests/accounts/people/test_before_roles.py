@@ -38,7 +38,7 @@ EVERYTHING_OF_RELEASE = {
 
 @pytest.fixture(autouse=True)
 def _permissions_of_before(db: None) -> None:
-    """Held suspensions were brakes, whose permissions a new database has not."""
+    """Held suspensions were once brakes; a new database lacks their permissions."""
     kind, _ = ContentType.objects.get_or_create(app_label="licensing", model="brake")
     for verb in ("add", "change", "delete", "view"):
         Permission.objects.get_or_create(

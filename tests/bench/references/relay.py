@@ -1,4 +1,4 @@
-"""The floor of a streaming relay: a WSGI function that reads a provider by ``requests`` and writes each event anew.
+"""The floor of a streaming relay: a WSGI function that reads a provider by ``requests`` and rewrites each event.
 
 It parses each event with ``orjson`` and dumps it again, as whoever looks into events has to. The token is not looked
 at, no rows are read, nothing is counted, and a client that leaves is noticed at the next write.

@@ -4,7 +4,7 @@
 of the provider: ``chat``, ``responses``, ``messages`` or ``embeddings``; a row is read on every surface that it serves.
 ``whole`` is an answer in one piece (a text as it is), ``events`` a stream: a text as it is, or the data of an event.
 ``asked`` are members of the request. ``heard`` is what a caller reads: ``text``, ``thought``, ``refusal``, ``calls``
-(name and arguments), ``finish`` in OpenAI's words, or ``vectors``. ``metered`` is what the ledger says: input, output,
+(name and arguments), ``finish`` in OpenAI's words, or ``vectors``. ``metered`` is the ledger's record: input, output,
 of these read from a cache and reasoning, and written to a cache. A row that ``fails`` has the code of its problem
 instead. One that ``needs`` a member cannot be read without it.
 """

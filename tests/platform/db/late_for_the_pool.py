@@ -21,7 +21,7 @@ ONE = BatchedStatement("SELECT %s::int")
 
 
 def late() -> int:
-    """Waits for the only connection while another holds it; each flight that waits on gives it back."""
+    """Waits for the only connection while another holds it; each batch that waits on returns it."""
     pool = ours.pool
     pool.open()
     held, number = pool.getconn(), 0

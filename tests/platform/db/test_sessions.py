@@ -1,4 +1,4 @@
-"""Limits and styles of sessions hold whatever an address, a role or a database says."""
+"""Limits and styles of sessions hold whatever an address, a role or a database sets."""
 
 import asyncio
 import os

@@ -1,6 +1,6 @@
 """Values that cannot work: each ends the start, with a sentence that says how to write it and repeats nothing.
 
-``wrong_values.ndjson`` has the table: variable, value, what the sentence says, other variables ``beside`` it, and the
+``wrong_values.ndjson`` has the table: variable, value, words of the sentence, other variables ``beside`` it, and the
 public report ``from`` which it is.
 """
 

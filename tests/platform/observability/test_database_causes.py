@@ -1,4 +1,4 @@
-"""The log says why no connection to the database is made, in a word that names nobody."""
+"""The log names the cause of a failed connection to the database, in a word that names nobody."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Artifacts: fetched from the CDN and verified as a shell would; each refusal says which and why."""
+"""Artifacts: fetched from the CDN and verified as a shell would; each refusal names the file and the cause."""
 
 import threading
 from collections.abc import Callable

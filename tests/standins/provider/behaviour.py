@@ -77,7 +77,7 @@ KINDS = get_type_hints(Behaviour)
 
 
 def split_directive(message: str) -> tuple[Behaviour, str]:
-    """The behaviour that a message asks for, and the rest of it; raises ValueError if that is not understood."""
+    """The behaviour that a message names, and the rest of it; raises ValueError if that is not understood."""
     found = DIRECTIVE.search(message)
     if found is None:
         return Behaviour(), message

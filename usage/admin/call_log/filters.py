@@ -177,7 +177,7 @@ class ErrorFilter(TypedFilter):
         return self.leading(rows).filter(error_code=None if value == NONE else value)
 
     def leading(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """The calls whose callers were told: an index knows their ends, and they are few."""
+        """The calls whose callers received a problem: an index covers their ends, and they are few."""
         return rows.filter(end__in=(*ERRORS, UsageRecord.End.STOPPED))
 
 

@@ -41,7 +41,7 @@ class Bounds(NamedTuple):
         return rows.filter(opened_at__lt=self.until) if self.until else rows
 
     def by_month(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """The rows of its months, which the indexes by person and by key know."""
+        """The rows of its months, which are in the indexes by person and by key."""
         rows = rows.filter(period__gte=Period.of(self.since).month) if self.since else rows
         return rows.filter(period__lte=Period.of(self.until).month) if self.until else rows
 

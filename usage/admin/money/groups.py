@@ -23,7 +23,7 @@ class Group(NamedTuple):
     is_offered: bool = True
 
     def rows(self) -> list[tuple[Any, str]]:
-        """All rows by name: what sums know them by, and the name."""
+        """All rows by name: their key in sums, and the name."""
         known_by = "name" if self.is_by_name else "pk"
         return list(self.model.objects.order_by("name").values_list(known_by, "name"))
 
