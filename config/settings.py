@@ -35,7 +35,7 @@ from config.platform.env.values import (
 )
 from config.platform.observability.log_settings import LOG_SETTINGS
 from config.platform.observability.syslog import Receiver
-from llmproxy.setting_readers import API_KEY, DIALECT, FETCHES, LIMIT_NAME, MEMBERS
+from llmproxy.catalogue.setting_readers import API_KEY, DIALECT, FETCHES, LIMIT_NAME, MEMBERS
 from releases.manifests import platforms
 from releases.pipeline import issuer_settings
 from releases.setting_readers import CDN_PURGE_FORM, publish_secrets
@@ -265,7 +265,7 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SECURE_SSL_REDIRECT = SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = _https
 SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
 SECURE_REFERRER_POLICY = "same-origin"
-SESSION_ENGINE = "config.console.session_store"
+SESSION_ENGINE = "config.platform.session_store"
 # Browsers accept a cookie of such a name only over https, for exactly this host and all of its paths.
 _host_only = "__Host-" if _https else ""
 SESSION_COOKIE_NAME = f"{_host_only}sessionid"
@@ -389,8 +389,13 @@ SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001"]
 
 # --- Jobs, mail, logs -----------------------------------------------------------------------------
 
-# Tasks that belong to no app; procrastinate finds those of the apps by itself.
-PROCRASTINATE_IMPORT_PATHS = ["config.platform.jobs.tasks", "config.composition.operation.tasks"]
+# Modules of tasks in rooms; procrastinate finds the module ``tasks`` of an app by itself.
+PROCRASTINATE_IMPORT_PATHS = [
+    "accounts.worker.tasks",
+    "config.platform.jobs.tasks",
+    "config.composition.operation.tasks",
+    "config.composition.attention.tasks",
+]
 # Operators discard and retry failed jobs in the console.
 PROCRASTINATE_READONLY_MODELS = False
 

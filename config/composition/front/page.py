@@ -18,12 +18,12 @@ from config.composition.front import pictures
 from config.composition.operation.nightly import Run, last_runs
 from config.console import shares
 from config.platform.attention import Level
+from config.platform.periods import Period
 from licensing.models import Licence, Standing
 from releases.delivery.cdn import is_purged
 from releases.models import MicroApp, Publication, Purge, ShellChannel
 from telemetry.volumes import people_by_shell_version
 from usage.models import Budget, Refusal, RunningCall
-from usage.periods import Period
 
 SHOWN = 8
 

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from config.platform.concurrency import greenlets
+from config.platform.concurrency.greenlets import WorkerThread, run_exclusively, spawn, within
 from config.platform.problems.problem import ServiceUnavailable
-from config.platform.runtime import greenlets
-from config.platform.runtime.greenlets import WorkerThread, run_exclusively, spawn, within
 
 UNDER_GEVENT = """
 import gevent.monkey; gevent.monkey.patch_all()
 import socket, threading, time, weakref
-from config.platform.runtime.greenlets import spawn, within
+from config.platform.concurrency.greenlets import spawn, within
 
 near, far = socket.socketpair()
 ended, began = threading.Event(), threading.Event()
@@ -77,7 +77,7 @@ ASIDE = """
 import gevent.monkey; gevent.monkey.patch_all()
 import os, time
 from gevent import spawn
-from config.platform.runtime.greenlets import WorkerThread
+from config.platform.concurrency.greenlets import WorkerThread
 
 aside = WorkerThread("busy")
 
@@ -105,8 +105,8 @@ SHARES = """
 import gevent.monkey; gevent.monkey.patch_all()
 from gevent import sleep, spawn
 from gevent.monkey import get_original
-from config.platform.runtime import greenlets
-from config.platform.runtime.greenlets import WorkerThread
+from config.platform.concurrency import greenlets
+from config.platform.concurrency.greenlets import WorkerThread
 from config.platform.problems.problem import ServiceUnavailable
 
 greenlets.SHARE_SECONDS = greenlets.QUEUE_SECONDS = 60
@@ -144,8 +144,8 @@ import gevent.monkey; gevent.monkey.patch_all()
 import os, threading, time, weakref
 from gevent import spawn
 from gevent.monkey import get_original
-from config.platform.runtime import greenlets
-from config.platform.runtime.greenlets import run_exclusively
+from config.platform.concurrency import greenlets
+from config.platform.concurrency.greenlets import run_exclusively
 from config.platform.problems.problem import ServiceUnavailable
 
 greenlets.QUEUE_SECONDS = 60

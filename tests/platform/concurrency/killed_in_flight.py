@@ -14,8 +14,8 @@ import gevent  # noqa: E402
 from django.conf import settings  # noqa: E402
 from gevent.event import Event  # noqa: E402
 
-from config.platform.db.batching import BatchedStatement  # noqa: E402
-from config.platform.runtime import batches  # noqa: E402
+from config.platform.concurrency import batches  # noqa: E402
+from config.platform.concurrency.batching import BatchedStatement  # noqa: E402
 
 SECONDS = 60
 

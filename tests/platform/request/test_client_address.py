@@ -5,7 +5,7 @@ from django.http import HttpRequest
 from django.test import RequestFactory
 from pytest_django import Settings
 
-from config.platform.edge.client_address import address_of, find
+from config.platform.request.client_address import address_of, find
 
 PROXY, SECOND_PROXY, CLIENT = "10.0.0.1", "10.0.0.2", "203.0.113.7"
 

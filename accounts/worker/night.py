@@ -4,10 +4,10 @@ from datetime import datetime
 
 from django.conf import settings
 
-from accounts import pruning
 from accounts.audit import Actor
 from accounts.jobs import Job
 from accounts.sessions.lifetime import set_missing_ends
+from accounts.worker import pruning
 
 
 def _prune_audit_log(*, by: Actor, now: datetime, dry_run: bool) -> str:

@@ -13,10 +13,10 @@ import psycopg
 from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
 from psycopg_pool import PoolTimeout
 
+from config.platform.concurrency import batches
+from config.platform.concurrency.batches import MOST, Batches, Execution
+from config.platform.concurrency.greenlets import run_uninterrupted
 from config.platform.db.connections import PooledConnection, StalePlan, release_connection
-from config.platform.runtime import batches
-from config.platform.runtime.batches import MOST, Batches, Execution
-from config.platform.runtime.greenlets import run_uninterrupted
 
 Row = tuple[Any, ...]
 # A batch that waits for a lock is rolled back, and each execution repeated alone with the server's lock timeout.

@@ -16,11 +16,10 @@ import psycopg
 import pytest
 from django.db import DataError, IntegrityError, OperationalError, connection, transaction
 
-from config.platform.db import batching
+from config.platform.concurrency import batches, batching
+from config.platform.concurrency.batching import BatchedLookup, BatchedStatement
 from config.platform.db import connections as waits
-from config.platform.db.batching import BatchedLookup, BatchedStatement
 from config.platform.db.connections import close_pool, release_connection
-from config.platform.runtime import batches
 from tests.platform.db.shelf import books, put, shelf
 from tests.races import race
 from tests.tools.folders import ROOT
@@ -564,7 +563,7 @@ def test_a_statement_has_four_flights_at_most(table: None, monkeypatch: pytest.M
 def test_a_killed_greenlet_takes_no_other_along() -> None:
     """Threads cannot be killed, so a process with greenlets reports it."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.platform.db.killed_in_flight"],
+        [sys.executable, "-m", "tests.platform.concurrency.killed_in_flight"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -3,6 +3,8 @@
 The console asks before it shows a page; a rule checks again, because rights may have been removed since.
 """
 
+from uuid import UUID
+
 from django.contrib.auth.models import Group
 
 from accounts.audit import Actor
@@ -14,6 +16,12 @@ class NotYourRight(PermissionRefused):
     """The actor's roles do not include the action, or do not any more."""
 
     default_detail = "Your roles do not include this. Ask an owner."
+
+
+class NotYourself(InvalidRequest):
+    """Operators cannot lock themselves out: each may be the last one."""
+
+    default_detail = "You cannot do this to yourself. Ask another operator."
 
 
 class NotAnOwner(PermissionRefused):
@@ -36,6 +44,11 @@ def check_right(*, by: Actor, right: str) -> None:
     operator = User.objects.filter(pk=by.id, is_staff=True).first()
     if operator is None or not operator.has_perm(right):
         raise NotYourRight
+
+
+def check_not_oneself(user_id: UUID, by: Actor) -> None:
+    if by.id == user_id:
+        raise NotYourself
 
 
 def check_owner(*, by: Actor) -> None:

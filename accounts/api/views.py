@@ -9,13 +9,7 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.device_names import device_name
-from accounts.hooks import Caller
-from accounts.models import Session
-from accounts.people.operators import actor_of
-from accounts.people.password_links import request_reset
-from accounts.people.users import WrongPassword, change_password
-from accounts.serializers import (
+from accounts.api.serializers import (
     LoginSerializer,
     LogoutSerializer,
     MeSerializer,
@@ -26,6 +20,12 @@ from accounts.serializers import (
     TokenPairSerializer,
     validated,
 )
+from accounts.device_names import device_name
+from accounts.hooks import Caller
+from accounts.models import Session
+from accounts.people.operators import actor_of
+from accounts.people.password_links import request_reset
+from accounts.people.users import WrongPassword, change_password
 from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.authentication import still_there
 from accounts.sessions.known_places import limits_of_holder
@@ -35,10 +35,10 @@ from accounts.sessions.rotation import rotate
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, account_of, sign_in
 from config.platform.api.schema import no_content, problems
 from config.platform.api.views import ViewSet
-from config.platform.edge.client_address import address_of
 from config.platform.edge.outermost import FORGET
 from config.platform.edge.ratelimits.failed_logins import attempt
 from config.platform.problems.problem import NotFound
+from config.platform.request.client_address import address_of
 from config.platform.runtime.request_id import current as request_id
 
 IDEMPOTENCY_KEY = OpenApiParameter(

@@ -6,8 +6,8 @@ from django.core.validators import RegexValidator
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
+from accounts.api.serializers import TextField
 from accounts.models import Connection
-from accounts.serializers import TextField
 
 LONGEST_CODE = 4096
 LONGEST_STATE = 200

@@ -8,11 +8,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.connections.authorisation import begin
-from accounts.connections.disconnecting import disconnect
-from accounts.connections.grants import access_token, complete
-from accounts.connections.providers import configured
-from accounts.connections.serializers import (
+from accounts.api.connections.serializers import (
     AccessSerializer,
     AuthorizationSerializer,
     AuthorizeSerializer,
@@ -21,10 +17,14 @@ from accounts.connections.serializers import (
     ConnectionSerializer,
     ConnectionTokenSerializer,
 )
+from accounts.api.serializers import validated
+from accounts.connections.authorisation import begin
+from accounts.connections.disconnecting import disconnect
+from accounts.connections.grants import access_token, complete
+from accounts.connections.providers import configured
 from accounts.hooks import Caller
 from accounts.models import Connection
 from accounts.people.operators import actor_of
-from accounts.serializers import validated
 from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.authentication import still_there
 from config.platform.api.schema import no_content, problems

@@ -10,7 +10,7 @@ from threading import Event, Lock
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
-from config.platform.runtime.greenlets import run_uninterrupted, wait_until_idle
+from config.platform.concurrency.greenlets import run_uninterrupted, wait_until_idle
 
 # A slower batch may be waiting for a lock; the next one starts beside it.
 PATIENCE_SECONDS = 0.05

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from releases.minisign import PublicKey, Signature, SignatureRefused, decoded
+from releases.manifests.minisign import PublicKey, Signature, SignatureRefused, decoded
 from tests.releases.signing import Signer, encoded
 from tests.tools.minisign import key_pair
 

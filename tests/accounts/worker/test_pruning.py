@@ -12,12 +12,12 @@ from django.db import IntegrityError, connection, transaction
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent, Client, RefreshToken, Session, User
-from accounts.pruning import prune_audit_log, prune_console_sessions, prune_refresh_tokens
 from accounts.sessions.revocation import lock_user, revoke_all
 from accounts.sessions.rotation import InvalidRefreshToken, rotate
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
-from config.console.session_store import row_key
+from accounts.worker.pruning import prune_audit_log, prune_console_sessions, prune_refresh_tokens
 from config.platform.problems.problem import instant
+from config.platform.session_store import row_key
 from tests.conftest import PASSWORD, Browser
 from tests.races import race
 
@@ -38,7 +38,7 @@ class TestAuditLog:
     def test_events_go_after_their_days_and_that_is_an_event(
         self, by: Actor, now: datetime, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("accounts.pruning.EVENTS_AT_A_TIME", 2)
+        monkeypatch.setattr("accounts.worker.pruning.EVENTS_AT_A_TIME", 2)
         events(0, 89, 90, 91, 92, 93, 94, 95, by=by, now=now)
         assert prune_audit_log(by=by, now=now) == 5
         assert ages() == ["0", "89", "90"]
@@ -76,7 +76,7 @@ class TestAuditLog:
 def test_two_at_once_remove_everything_once_and_leave_the_log_closed(
     by: Actor, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accounts.pruning.EVENTS_AT_A_TIME", 7)
+    monkeypatch.setattr("accounts.worker.pruning.EVENTS_AT_A_TIME", 7)
     events(0, *([100] * 60), by=by, now=now)
 
     def prune() -> int:
@@ -135,7 +135,7 @@ class TestRefreshTokens:
     def test_all_batches_are_done_and_others_left_alone(
         self, user: User, by: Actor, now: datetime, monkeypatch: pytest.MonkeyPatch, capsys
     ) -> None:
-        monkeypatch.setattr("accounts.pruning.SESSIONS_AT_A_TIME", 2)
+        monkeypatch.setattr("accounts.worker.pruning.SESSIONS_AT_A_TIME", 2)
         for _ in range(5):
             self.enter(user, at=now - 90 * DAYS)
         self.enter(user, at=now)
@@ -146,7 +146,7 @@ class TestRefreshTokens:
     def test_sessions_that_ended_at_one_moment_are_all_found_and_counted_alike(
         self, user: User, by: Actor, now: datetime, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("accounts.pruning.SESSIONS_AT_A_TIME", 2)
+        monkeypatch.setattr("accounts.worker.pruning.SESSIONS_AT_A_TIME", 2)
         for _ in range(5):
             self.enter(user, at=now)
         revoke_all(user_id=user.pk, by=by, reason="test", now=now)
@@ -160,7 +160,7 @@ class TestRefreshTokens:
 def test_sessions_of_the_console_go_when_they_have_expired(
     operator: User, now: datetime, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    monkeypatch.setattr("accounts.pruning.SESSIONS_AT_A_TIME", 2)
+    monkeypatch.setattr("accounts.worker.pruning.SESSIONS_AT_A_TIME", 2)
     for minutes in (-3, -2, -1, 60):
         browser = Browser()
         browser.force_login(operator)
@@ -179,7 +179,7 @@ def test_sessions_of_the_console_go_when_they_have_expired(
 def test_a_busy_person_keeps_nobody_else_waiting(
     organisation: Client, signing_key: None, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accounts.pruning.SESSIONS_AT_A_TIME", 1)
+    monkeypatch.setattr("accounts.worker.pruning.SESSIONS_AT_A_TIME", 1)
     busy, other = (
         User.objects.create_user(f"{name}@acme.test", PASSWORD, client=organisation)
         for name in ("busy", "other")

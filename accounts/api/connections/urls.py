@@ -1,6 +1,6 @@
 from django.urls import path
 
-from accounts.connections.views import ConnectionViewSet
+from accounts.api.connections.views import ConnectionViewSet
 
 app_name = "connections"
 

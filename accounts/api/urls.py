@@ -1,6 +1,6 @@
 from django.urls import path
 
-from accounts.views import (
+from accounts.api.views import (
     AccessViewSet,
     MeViewSet,
     PasswordResetViewSet,

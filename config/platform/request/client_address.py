@@ -17,7 +17,7 @@ from rest_framework.request import Request
 Address = IPv4Address | IPv6Address
 
 # No header can carry this name into META: those begin with HTTP_.
-META_KEY = "config.platform.edge.client_address"
+META_KEY = "config.platform.request.client_address"
 # A peer on a unix socket has no address; it counts as 127.0.0.1.
 LOOPBACK = ip_address("127.0.0.1")
 # 192.0.2.1:443 and [2001:db8::1]:443, as some balancers write them, and [2001:db8::1].

@@ -4,8 +4,8 @@ import pytest
 from django.db import transaction
 from django.db.models.functions import Now
 
-from releases import leases
-from releases.leases import PublishInProgress, PublishLease, take
+from releases.delivery import leases
+from releases.delivery.leases import PublishInProgress, PublishLease, take
 from releases.models import ShellChannel
 from tests.races import race
 
