@@ -1,4 +1,4 @@
-"""What the modules ``attention`` beside each app's tests are given: they add rows that need attention.
+"""A day to which the modules ``attention`` beside each app's tests add rows that need attention.
 
 Each has ``bad_day`` and may have ``worst_day``, which adds the kinds named by ``QUIET``.
 """
