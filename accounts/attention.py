@@ -9,11 +9,11 @@ from django.db.models.functions import Cast
 
 from accounts import forwarding
 from accounts.models import AuditEvent, ConnectionRevocation, Operator, Role, Session, SigningKey
-from accounts.sessions import reuse
 from config.platform.attention import ONE_PERSON, Alert, Finding, Kind, Level, kinds
 
 SYSLOG_OVERDUE = timedelta(minutes=10)
 SHOWN_FOR = timedelta(days=1)
+REUSED = "session:token_reused"
 
 
 def syslog(now: datetime) -> Iterator[Finding]:
@@ -28,7 +28,7 @@ def signing_key(now: datetime) -> Iterator[Finding]:
 
 
 def reuses(now: datetime) -> QuerySet[AuditEvent]:
-    return AuditEvent.objects.filter(action=reuse.ACTION, at__gt=now - SHOWN_FOR)
+    return AuditEvent.objects.filter(action=REUSED, at__gt=now - SHOWN_FOR)
 
 
 def reused(events: QuerySet[AuditEvent], now: datetime) -> QuerySet[Session]:

@@ -8,7 +8,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from django.contrib.auth import hashers as django
 from django.contrib.auth.hashers import Argon2PasswordHasher
 
-from config.platform.runtime.greenlets import run_exclusively
+from config.platform.concurrency.greenlets import run_exclusively
 from config.platform.text.forms import password_tries
 
 # The minimum of argon2 for one lane, in KiB.

@@ -256,7 +256,7 @@ limit_request_line = 8190
 limit_request_fields = 100
 limit_request_field_size = 8190
 
-# Only config/platform/edge/client_address.py decides about the client's address and https.
+# Only config/platform/request/client_address.py decides about the client's address and https.
 forwarded_allow_ips = ""
 forwarder_headers = ""
 secure_scheme_headers: dict[str, str] = {}

@@ -35,7 +35,7 @@ from config.platform.env.values import (
 )
 from config.platform.observability.log_settings import LOG_SETTINGS
 from config.platform.observability.syslog import Receiver
-from llmproxy.setting_readers import API_KEY, DIALECT, FETCHES, LIMIT_NAME, MEMBERS
+from llmproxy.catalogue.setting_readers import API_KEY, DIALECT, FETCHES, LIMIT_NAME, MEMBERS
 from releases.manifests import platforms
 from releases.pipeline import issuer_settings
 from releases.setting_readers import CDN_PURGE_FORM, publish_secrets
@@ -220,7 +220,7 @@ TEMPLATES = [
             "libraries": {
                 "console": "config.console.template_tags",
                 "console_lists": "config.console.lists.tags",
-                "versions": "config.composition.version_tags",
+                "versions": "releases.admin.version_tags",
             },
         },
     },
@@ -265,7 +265,7 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SECURE_SSL_REDIRECT = SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = _https
 SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
 SECURE_REFERRER_POLICY = "same-origin"
-SESSION_ENGINE = "config.console.session_store"
+SESSION_ENGINE = "config.platform.session_store"
 # Browsers accept a cookie of such a name only over https, for exactly this host and all of its paths.
 _host_only = "__Host-" if _https else ""
 SESSION_COOKIE_NAME = f"{_host_only}sessionid"
@@ -366,7 +366,16 @@ REST_FRAMEWORK = {
     "URL_FORMAT_OVERRIDE": None,
 }
 
-SPECTACULAR_SETTINGS = description_settings(version=VERSION, base_url=BASE_URL)
+SPECTACULAR_SETTINGS = {
+    **description_settings(version=VERSION, base_url=BASE_URL),
+    "ENUM_NAME_OVERRIDES": {"ConnectionState": "accounts.models.Connection.State"},
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "llmproxy.api.schema.describe_calls",
+        "config.platform.api.schema.describe_problems",
+        "config.platform.api.spelling_out.spell_out",
+    ],
+}
 
 # --- Rate limits ------------------------------------------------------------------------------------
 
@@ -380,8 +389,13 @@ SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001"]
 
 # --- Jobs, mail, logs -----------------------------------------------------------------------------
 
-# Tasks that belong to no app; procrastinate finds those of the apps by itself.
-PROCRASTINATE_IMPORT_PATHS = ["config.platform.jobs.tasks", "config.composition.operation.tasks"]
+# Modules of tasks in rooms; procrastinate finds the module ``tasks`` of an app by itself.
+PROCRASTINATE_IMPORT_PATHS = [
+    "accounts.worker.tasks",
+    "config.platform.jobs.tasks",
+    "config.composition.operation.tasks",
+    "config.composition.attention.tasks",
+]
 # Operators discard and retry failed jobs in the console.
 PROCRASTINATE_READONLY_MODELS = False
 

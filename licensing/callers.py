@@ -11,7 +11,7 @@ from django.db.models import Model
 from rest_framework.request import Request
 
 from accounts.hooks import Claims, DeviceLimit
-from config.platform.db.batching import BatchedLookup, BatchedStatement
+from config.platform.concurrency.batching import BatchedLookup, BatchedStatement
 from licensing.models import DevicesFull, Standing, merged
 from licensing.notices import is_below
 

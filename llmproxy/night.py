@@ -4,7 +4,7 @@ from datetime import datetime
 
 from accounts.audit import Actor
 from accounts.jobs import Job
-from accounts.pruning import OVER_KEPT
+from accounts.worker.pruning import OVER_KEPT
 from llmproxy.catalogue import factors
 from llmproxy.keys.personal_keys import prune_keys
 

@@ -11,8 +11,7 @@ from django.db import transaction
 
 from accounts.audit import Actor, record
 from config.platform.problems.problem import Fault, InvalidRequest, Problem
-from releases import leases
-from releases.delivery import storage_sync
+from releases.delivery import leases, storage_sync
 from releases.models import AN_OPERATOR, WHOLE, Publication, ShellChannel
 
 

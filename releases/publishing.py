@@ -30,16 +30,15 @@ from accounts.audit import Actor, record
 from config.platform.db.connections import release_connection
 from config.platform.problems.problem import NotConfigured, Problem, instant
 from config.platform.runtime.clock import clock_from
-from releases import leases
-from releases.delivery import purging, storage, storage_sync
-from releases.leases import PublishLease
+from releases.delivery import leases, purging, storage, storage_sync
+from releases.delivery.leases import PublishLease
 from releases.manifests import artifacts
 from releases.manifests.artifacts import Found
-from releases.manifests.version_rules import Decision, decide
-from releases.minisign import PublicKey
+from releases.manifests.minisign import PublicKey
 from releases.models import WHOLE, Publication, Purge, ShellArtifact, ShellRelease
 from releases.pipeline import served_tokens
 from releases.pipeline.submissions import Signed, Submission, check
+from releases.version_rules import Decision, decide
 
 LISTED_FAULTS = 20
 LISTED_LENGTH = 120

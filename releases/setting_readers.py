@@ -6,7 +6,7 @@ from environs import ValidationError, validate
 
 from config.platform.env.reading import parser
 from config.platform.env.values import pairs, words
-from releases.minisign import PublicKey
+from releases.manifests.minisign import PublicKey
 
 # As 24 random bytes in base64.
 SECRET_LENGTH = 32

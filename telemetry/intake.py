@@ -15,9 +15,9 @@ from uuid import UUID
 
 from django.conf import settings
 
+from config.platform.concurrency.greenlets import WorkerThread
 from config.platform.db.connections import release_connection
 from config.platform.problems.problem import Fault, InvalidRequest, RefusedUntil, RequestTooLarge
-from config.platform.runtime.greenlets import WorkerThread
 from telemetry import statements
 from telemetry.events import BadEvent, ReportedEvent, read
 from telemetry.models import DailyShare, Event

@@ -12,8 +12,17 @@ from django.apps import apps
 from django.db import models
 from django.db.migrations.loader import MigrationLoader
 
+from tests.checks.figures import two_way_pairs
+
 ROOT = Path(__file__).resolve().parent.parent
 FLOORS = {"accounts": 0, "licensing": 1, "usage": 2, "releases": 2, "telemetry": 2, "llmproxy": 3}
+# Packages that import each other; docs/adr/0072-config-in-three-storeys.md gives the reason of each.
+TWO_WAY = {
+    ("accounts", "accounts.models"),
+    ("llmproxy.dialects", "llmproxy.dialects.anthropic"),
+    ("llmproxy.dialects", "llmproxy.dialects.openai"),
+    ("usage", "usage.spending"),
+}
 SHELVES = {
     "services",
     "utils",
@@ -65,6 +74,11 @@ def test_every_pattern_of_an_import_contract_matches() -> None:
         ):
             for pattern in contract.get(field, ()):
                 assert graph.find_matching_modules(pattern), f"{contract['name']}: {pattern}"
+
+
+def test_packages_import_each_other_in_known_pairs_only() -> None:
+    """The contract of siblings does not compare an app's own modules with its rooms."""
+    assert two_way_pairs(grimp.build_graph("config", *FLOORS, cache_dir=None)) == TWO_WAY
 
 
 def test_foreign_keys_point_downwards() -> None:

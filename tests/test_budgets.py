@@ -42,7 +42,7 @@ def test_no_attribute_of_a_foreign_module_is_replaced() -> None:
 
 def test_gevent_is_imported_by_the_server_and_one_module_more() -> None:
     found = {place(path) for path in sources() if "gevent" in {name for name, _ in imported(path)}}
-    assert found == {"config/gunicorn.py", "config/platform/runtime/greenlets.py"}
+    assert found == {"config/gunicorn.py", "config/platform/concurrency/greenlets.py"}
 
 
 def test_few_modules_are_imported_by_a_string() -> None:

@@ -75,10 +75,10 @@ def unmarked_tests(module: ast.Module) -> Iterator[Function]:
 def measures(node: ast.AST) -> bool:
     """Returns whether clock readings are compared or subtracted."""
     return any(
-        isinstance(each, ast.Compare)
-        or (isinstance(each, ast.BinOp) and isinstance(each.op, ast.Sub))
+        reads(each)
         for each in ast.walk(node)
-        if reads(each)
+        if isinstance(each, ast.Compare)
+        or (isinstance(each, ast.BinOp) and isinstance(each.op, ast.Sub))
     )
 
 

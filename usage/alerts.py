@@ -17,10 +17,10 @@ from django.db import transaction
 from django.db.models import BigIntegerField, Count, Min, Q, QuerySet, Sum, Value
 
 from accounts.models import Client, User
+from config.platform.periods import Period, midnight
 from usage import mails
 from usage.limits import LEAST_OUTPUT, Caps, effective_of_all, small_prompt
 from usage.models import Alert, MonthlyUsage, Refusal, UsageRecord
-from usage.periods import Period, midnight
 from usage.settlement import SHARE_PERCENT
 
 PERCENTILE = 95

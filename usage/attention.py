@@ -9,9 +9,9 @@ from django.db.models import Case, CharField, Q, QuerySet, Value, When
 from accounts.models import User
 from config.platform.attention import ONE_PERSON, Door, Finding, Kind, Level, kinds
 from config.platform.attention import Alert as Notified
+from config.platform.periods import Period
 from usage.alerts import people_near_caps
 from usage.models import Alert, Budget, Override, SpendLimit, Stop, UsageRecord
-from usage.periods import Period
 from usage.spending.budgets import percent_of, warned
 from usage.spending.spend_limits import warned as warned_limits
 

@@ -17,14 +17,14 @@ from django.db import connection, transaction
 from psycopg.types.numeric import Int8
 
 from accounts.sessions.revocation import lock_user
-from config.platform.db.batching import BatchedStatement
+from config.platform.concurrency.batching import BatchedStatement
 from config.platform.db.uuid7 import timed_uuid
+from config.platform.periods import Period
 from usage.costs import Abandoned, AskedRoute, as_json
 from usage.limits import BUDGET_SPENT, LEAST_OUTPUT, LIMITS, PlanCaps
 from usage.models import KeyMonth, MonthlyUsage, UsageRecord
 from usage.models.failures import NONE as NO_FAILURES
 from usage.models.failures import Failures
-from usage.periods import Period
 from usage.refusals import Needs, Reading, check_caps, reserved_for_now
 
 # Another call may end between a refused admission and the query for its reason; then admission is tried again.

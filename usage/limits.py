@@ -13,9 +13,9 @@ from uuid import UUID
 from django.db import connection
 from psycopg.types.numeric import Int8
 
+from config.platform.periods import Period
 from licensing.callers import Caller
 from licensing.models import Plan
-from usage.periods import Period
 
 # Fewer output tokens than this count as none: an answer that is cut at once is useless.
 LEAST_OUTPUT = 16

@@ -14,8 +14,8 @@ from accounts.models import Client, User
 from config.platform.jobs.letters import letter
 from config.platform.jobs.mail import queue_for_operators, queue_for_person
 from config.platform.money import readable_dollars
+from config.platform.periods import Period
 from usage.models import Alert, Budget
-from usage.periods import Period
 
 # A mail names so many people at most; the console lists all of them.
 PEOPLE_NAMED = 50

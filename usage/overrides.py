@@ -13,9 +13,9 @@ from django.db import transaction
 
 from accounts.audit import Actor, check_reason, reason_faults, record
 from accounts.models import User
+from config.platform.periods import Period
 from config.platform.problems.problem import Fault, InvalidRequest, instant
 from usage.models import Override
-from usage.periods import Period
 
 # More than anybody can use, and small enough that sums fit the database's type.
 MOST_TOKENS = 10**15

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
+from config.platform.periods import Period
 from config.platform.problems.problem import RefusedUntil
 from usage.alerts import note_daily_limit
 from usage.limits import (
@@ -19,7 +20,6 @@ from usage.limits import (
     small_prompt,
 )
 from usage.models import KeyMonth
-from usage.periods import Period
 from usage.stops import ModelCallsStopped
 
 # The Retry-After while running calls hold the tokens that are left.

@@ -14,8 +14,8 @@ from django.utils.safestring import SafeString
 
 from accounts.admin.person_action import PersonAction
 from accounts.factors.devices import with_factors
+from accounts.mails import set_up_address
 from accounts.models import Operator, Role, User
-from accounts.people.mails import set_up_address
 from accounts.people.roles import add_by_code, change_roles, dismiss_operator, make_operator
 from config.console.actions import Action, OneTimeResult, ReasonForm, Result
 from config.console.base import ConsoleAdmin

@@ -14,7 +14,7 @@ from accounts.factors.devices import has_factor
 from accounts.factors.setting_up import SET_UP_WITHIN
 from accounts.models import ConsoleSession, User
 from accounts.sessions.revocation import lock_user
-from config.platform.edge.client_address import address_of
+from config.platform.request.client_address import address_of
 
 # Grave acts ask again for a proof that is older.
 FRESH = timedelta(minutes=10)

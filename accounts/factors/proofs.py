@@ -9,10 +9,10 @@ from django.db.models import QuerySet
 from django_otp import verify_token
 from django_otp.models import Device
 
+from accounts import mails
 from accounts.audit import Actor, record
 from accounts.factors.devices import authenticators, kind_of, recovery_codes
 from accounts.models import Authenticator, RecoveryCodes, User
-from accounts.people import mails
 from accounts.typed_codes import as_typed
 from config.platform.problems.problem import Fault, InvalidRequest
 

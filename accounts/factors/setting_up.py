@@ -9,14 +9,13 @@ from django_otp import verify_token
 from django_otp.models import Device
 from django_otp_webauthn.models import WebAuthnCredential
 
+from accounts import mails
 from accounts.audit import Actor, check_reason, record
 from accounts.factors import console_sessions
 from accounts.factors.devices import devices, forget_devices, has_factor, kind_of
 from accounts.hashers import TOKEN_HASHER, plain_hash
 from accounts.models import Authenticator, RecoveryCodes, SetUpCode, User
-from accounts.people import mails
-from accounts.people.access import check_not_oneself
-from accounts.people.rights import check_owner
+from accounts.rights import check_not_oneself, check_owner
 from accounts.sessions.revocation import lock_user
 from accounts.typed_codes import as_typed, grouped, new_code
 from config.platform.problems.problem import Fault, InvalidRequest, instant

@@ -9,17 +9,11 @@ from django.db.models import ProtectedError
 from accounts.audit import Actor, check_reason, record
 from accounts.connections.disconnecting import disconnect_all
 from accounts.models import Client, Session, User
-from accounts.people.rights import check_owner_left, check_touch
 from accounts.people.users import described, lock_person
+from accounts.rights import check_not_oneself, check_owner_left, check_touch
 from accounts.seats import within_seats
 from accounts.sessions.revocation import lock_user, revoke_all
 from config.platform.problems.problem import InvalidRequest
-
-
-class NotYourself(InvalidRequest):
-    """Operators cannot lock themselves out: each may be the last one."""
-
-    default_detail = "You cannot do this to yourself. Ask another operator."
 
 
 class StillNeeded(InvalidRequest):
@@ -35,11 +29,6 @@ class MovedMeanwhile(InvalidRequest):
     """A person's client changed between the look at its seats and the lock of the person."""
 
     default_detail = "This person was just moved to another client. Please try again."
-
-
-def check_not_oneself(user_id: UUID, by: Actor) -> None:
-    if by.id == user_id:
-        raise NotYourself
 
 
 def disable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> int:

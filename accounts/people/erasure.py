@@ -30,9 +30,8 @@ from accounts.models import (
     Session,
     User,
 )
-from accounts.people.access import check_not_oneself
-from accounts.people.rights import check_owner_left, check_touch
 from accounts.people.users import lock_person, replace_signatures
+from accounts.rights import check_not_oneself, check_owner_left, check_touch
 from accounts.sessions.revocation import revoke_all
 from config.platform.problems.problem import Fault, InvalidRequest
 from config.platform.text.forms import email_form, email_spellings

@@ -11,12 +11,12 @@ from uuid import UUID
 from django.contrib.auth.hashers import make_password
 from django.db import transaction
 
+from accounts import mails
 from accounts.audit import Actor, check_reason, record
 from accounts.models import PasswordLink, Session, User
-from accounts.people import mails
 from accounts.people.password_links import Disabled, LinkSpent, find_link, make_link
-from accounts.people.rights import check_right, check_touch
 from accounts.people.users import lock_person
+from accounts.rights import check_right, check_touch
 from accounts.sessions.revocation import revoke_all
 from accounts.typed_codes import as_typed, grouped, new_code
 from config.platform.problems.problem import instant

@@ -19,9 +19,9 @@ from accounts.people.operators import actor_of
 from accounts.people.pages import password_field
 from accounts.people.users import WrongPassword, change_password
 from accounts.sessions.known_places import limits_of_holder, limits_of_operator
-from config.platform.edge.client_address import address_of
 from config.platform.edge.ratelimits.failed_logins import attempt
 from config.platform.problems.problem import InvalidRequest
+from config.platform.request.client_address import address_of
 from config.platform.text.forms import password_form
 
 log = logging.getLogger(__name__)

@@ -13,14 +13,14 @@ from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 
+from accounts.mails import SET_UP
 from accounts.models import PasswordLink
-from accounts.people.mails import SET_UP
 from accounts.people.one_time_passwords import find_one_time
 from accounts.people.password_links import LinkSpent, find_link, request_reset, signs_of, use_link
 from accounts.sessions.sign_in import MAX_PASSWORD
 from config.console.actions import show_refusal
-from config.platform.edge.client_address import address_of
 from config.platform.problems.problem import InvalidRequest
+from config.platform.request.client_address import address_of
 from config.platform.runtime.request_id import current as request_id
 from config.platform.text.forms import password_form
 

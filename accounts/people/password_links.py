@@ -15,11 +15,11 @@ from uuid import UUID
 from django.db import transaction
 from procrastinate.contrib.django import app
 
+from accounts import mails
 from accounts.audit import Actor, record
 from accounts.factors.devices import lacks_factor
 from accounts.hashers import plain_hash
 from accounts.models import PasswordLink, User
-from accounts.people import mails
 from accounts.people.users import hash_password, put_password
 from accounts.sessions.revocation import lock_user
 from config.platform.jobs.mail import Refused, Unaddressable

@@ -13,8 +13,8 @@ from django.core.exceptions import ValidationError
 from zxcvbn import zxcvbn
 
 from accounts.models import User
+from config.platform.concurrency.greenlets import WorkerThread
 from config.platform.db.connections import release_connection
-from config.platform.runtime.greenlets import WorkerThread
 from config.platform.text.forms import password_form
 
 # Of 4: a hundred million guesses, or ten thousand million where it is one word and something beside it, because the

@@ -8,14 +8,13 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
+from accounts import mails
 from accounts.audit import Actor, check_reason, record
 from accounts.factors.setting_up import SET_UP_LETTERS, SET_UP_WITHIN, keep_set_up_code
 from accounts.models import AuditEvent, PasswordLink, Role, User
-from accounts.people import mails
-from accounts.people.access import check_not_oneself
 from accounts.people.password_links import make_link
-from accounts.people.rights import check_owner, check_owner_left
 from accounts.people.users import add_operator, lock_person
+from accounts.rights import check_not_oneself, check_owner, check_owner_left
 from accounts.typed_codes import grouped, new_code
 from config.platform.problems.problem import Fault, InvalidRequest
 

@@ -11,13 +11,13 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import QuerySet
 
+from accounts import mails
 from accounts.audit import Actor, check_reason, record, record_each
 from accounts.columns import SIGNED_BY_EMAIL
 from accounts.hashers import check_password
 from accounts.models import Client, PasswordLink, Role, Session, User
-from accounts.people import mails
 from accounts.people.emails import is_email
-from accounts.people.rights import check_right, check_touch
+from accounts.rights import check_right, check_touch
 from accounts.seats import within_seats
 from accounts.sessions.revocation import lock_user, revoke_all
 from accounts.sessions.sign_in import MAX_PASSWORD

@@ -11,10 +11,10 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Count, Q
 
+from accounts import mails
 from accounts.audit import Actor, record
 from accounts.hooks import DeviceLimit
 from accounts.models import AuditEvent, Session, User
-from accounts.people import mails
 from accounts.sessions.revocation import end_locked_session, lock_user
 from config.platform.problems.problem import NotFound, Problem, instant
 

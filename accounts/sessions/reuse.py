@@ -12,10 +12,9 @@ from uuid import UUID
 
 from django.conf import settings
 
-from accounts import audit
+from accounts import audit, mails
 from accounts.audit import Actor
 from accounts.models import AuditEvent, RefreshToken, Session
-from accounts.people import mails
 from accounts.sessions.revocation import end_locked_session
 from accounts.sessions.sign_in import Device
 from config.platform.problems.problem import instant

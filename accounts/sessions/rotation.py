@@ -21,7 +21,7 @@ from accounts.sessions.lifetime import token_end
 from accounts.sessions.refresh_tokens import RefreshSecret
 from accounts.sessions.revocation import lock_user
 from accounts.sessions.sign_in import Device, TokenPair
-from config.platform.db.batching import BatchedStatement
+from config.platform.concurrency.batching import BatchedStatement
 from config.platform.problems.problem import Problem
 
 

@@ -9,12 +9,12 @@ from uuid import UUID
 from django.contrib.auth.hashers import make_password
 from django.db import DatabaseError, transaction
 
+from accounts import mails
 from accounts.audit import Actor, record
 from accounts.device_names import device_name
 from accounts.hashers import check_password
 from accounts.hooks import extensions
 from accounts.models import RefreshToken, Session, User
-from accounts.people import mails
 from accounts.sessions import devices
 from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.known_places import Limits, Place, limits_of_sign_in

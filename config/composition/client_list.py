@@ -34,9 +34,9 @@ from config.console.lists.ordering import EmptyLast
 from config.console.template_tags import dollars, grouped, share, standing
 from config.platform.exports import lines, pages
 from config.platform.money import decimal
+from config.platform.periods import Period
 from config.platform.problems.problem import instant
 from licensing.admin.licences import StatusFilter
-from usage.periods import Period
 from usage.spending.columns import callers_of_client, last_day_of_client, spent_by_client
 
 EXPORTED = (

@@ -15,11 +15,11 @@ from config.console.charts import Bar, Chart, Curve, Strip, days_axis, written
 from config.console.navigation import page_of
 from config.console.tables import Column, Link, Menu, Row, Table
 from config.console.template_tags import dollars, share, short
+from config.platform.periods import Period, midnight
 from llmproxy.calls.explanation import EXPLAINING
 from usage.admin.money.ranking import part_of
 from usage.limits import effective_of_all
 from usage.models import Budget, MonthlyUsage
-from usage.periods import Period, midnight
 from usage.spending.addresses import calls_between
 from usage.spending.sums import Course, Scope, Sums
 

@@ -23,7 +23,7 @@ from config.console.tables import Column, Row, Table
 from config.console.template_tags import counted, row_link
 from config.platform.edge.ratelimits.table import DEFAULTS, allowance
 from config.platform.env.secret_files import Secret
-from releases.minisign import PublicKey
+from releases.manifests.minisign import PublicKey
 
 # The user and password that any address may have.
 USER = re.compile(r"(?<=://)[^/?#\s]+@")

@@ -37,6 +37,7 @@ from config.console.lists.columns import moment, right
 from config.console.navigation import page_of
 from config.console.tables import Link, Table
 from config.console.template_tags import cell, dollars, instant, short
+from config.platform.periods import Period
 from licensing.callers import load_signed_out
 from licensing.models import Licence
 from llmproxy.calls.explanation import EXPLAINING, explain
@@ -47,7 +48,6 @@ from usage.admin.calls import RestartModelCalls, StopModelCalls
 from usage.admin.refusals import in_two_weeks
 from usage.limits import PlanCaps
 from usage.models import Alert, MonthlyUsage, Override, RunningCall
-from usage.periods import Period
 from usage.spending.columns import spent_by_person
 from usage.spending.summaries import Summary, summary
 from usage.spending.sums import Scope, total

@@ -27,7 +27,7 @@ from config.composition.impact import affected, outcome_note
 from config.composition.problem_pages import problem_page
 from config.composition.roles import wants_proof
 from config.composition.search import search
-from config.console.lists.filters import RestrictedAdmin
+from config.console.list_filters import RestrictedAdmin
 from config.console.navigation import navigation
 from config.platform.edge.outermost import FORGET
 from config.platform.problems.problem import Problem

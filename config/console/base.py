@@ -24,7 +24,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from config.console.action_views import ActionAdmin
-from config.console.lists.filters import FILTER, RestrictedAdmin, expanded
+from config.console.list_filters import FILTER, RestrictedAdmin, expanded
 from config.console.navigation import label_of
 from config.platform.text.forms import email_form
 

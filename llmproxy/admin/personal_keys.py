@@ -12,10 +12,10 @@ from config.console.actions import BulkAction
 from config.console.base import ConsoleAdmin
 from config.console.lists.columns import ChoiceFilter, moment, person, tokens
 from config.console.template_tags import counted
+from config.platform.periods import Period
 from llmproxy.keys.personal_keys import end_key
 from llmproxy.models import PersonalKey
 from usage.models import UsageRecord
-from usage.periods import Period
 
 
 class EndKey(BulkAction):

@@ -18,8 +18,8 @@ from uuid import UUID
 
 from django.conf import settings
 
+from config.platform.concurrency.greenlets import WorkerThread
 from config.platform.http.errors import ExchangeError, TimedOut, TooLarge
-from config.platform.runtime.greenlets import WorkerThread
 from llmproxy.calls.admission import Admission
 from llmproxy.calls.attempt import MAX_ANSWER, Attempt
 from llmproxy.calls.call import Call

@@ -14,8 +14,8 @@ from threading import Event, Lock
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
+from config.platform.concurrency.greenlets import is_interruptible, spawn
 from config.platform.problems.problem import ServiceUnavailable
-from config.platform.runtime.greenlets import is_interruptible, spawn
 from llmproxy.dialects.protocol import TokenUsage
 from usage.settlement import After, Settlement, settle
 

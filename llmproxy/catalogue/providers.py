@@ -16,8 +16,8 @@ from config.platform.env.addresses import address_or_empty
 from config.platform.problems.constraints import refused_as
 from config.platform.problems.problem import Fault, InvalidRequest
 from llmproxy.catalogue.member_names import ALL_IS_OLD, faults_of
+from llmproxy.catalogue.setting_readers import API_KEY
 from llmproxy.models import Provider
-from llmproxy.setting_readers import API_KEY
 from usage.models import SpendLimit
 
 

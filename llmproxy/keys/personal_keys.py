@@ -12,11 +12,12 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Max, Q
 
+from accounts import mails
 from accounts.audit import Actor, record
-from accounts.people import mails
-from accounts.pruning import OVER_KEPT
 from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.revocation import lock_user
+from accounts.worker.pruning import OVER_KEPT
+from config.platform.periods import Period
 from config.platform.problems.problem import Fault, InvalidRequest, Problem, instant
 from licensing.callers import Caller, CallerKey, KeyHolders
 from licensing.models import Licence
@@ -24,7 +25,6 @@ from licensing.permissions import NotEntitled
 from llmproxy.keys.key_text import KeyText
 from llmproxy.models import PersonalKey, PersonalKeyQuerySet
 from usage.limits import LEAST_OUTPUT, effective_of_all
-from usage.periods import Period
 
 MOST = 10
 MOST_A_DAY = 20

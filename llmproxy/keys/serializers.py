@@ -5,7 +5,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
-from accounts.serializers import TextField
+from accounts.api.serializers import TextField
 from llmproxy.keys.personal_keys import MOST_DAYS
 from usage.limits import LEAST_OUTPUT
 

@@ -7,8 +7,8 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from accounts.api.serializers import validated
 from accounts.people.operators import actor_of
-from accounts.serializers import validated
 from accounts.sessions.authentication import still_there
 from config.platform.api.schema import no_content, problems
 from config.platform.api.views import ViewSet

@@ -11,8 +11,8 @@ from math import ceil
 from struct import unpack
 from typing import Any
 
+from config.platform.concurrency.greenlets import WorkerThread
 from config.platform.db.connections import release_connection
-from config.platform.runtime.greenlets import WorkerThread
 from llmproxy.prompts.documents import Bounds, Contents, read_contents
 
 # Gemini counts the most: 32 tokens a second.

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from django.utils.module_loading import import_string
 
+from config.platform.concurrency.greenlets import WorkerThread
 from config.platform.db.connections import release_connection
-from config.platform.runtime.greenlets import WorkerThread
 
 # The library refuses a text of more than 200,000 tokens, and a character has at most four.
 PIECE = 25_000

@@ -10,8 +10,8 @@ from django.http import HttpRequest
 from config.console.actions import Action, Preview, ReasonForm, Result
 from releases import channel_control, levers
 from releases.delivery import cdn, purging
-from releases.manifests.version_rules import newest_signature
 from releases.models import WHOLE, Publication, ShellChannel
+from releases.version_rules import newest_signature
 
 
 class ChannelAction(Action):

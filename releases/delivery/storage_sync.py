@@ -12,10 +12,9 @@ from django.db.models.functions import Now
 from procrastinate.contrib.django import app
 
 from config.platform.db.connections import release_connection
-from releases import leases
-from releases.delivery import purging, storage
+from releases.delivery import leases, purging, storage
+from releases.delivery.leases import PublishInProgress, PublishLease
 from releases.delivery.storage import StorageUnavailable
-from releases.leases import PublishInProgress, PublishLease
 from releases.models import Publication, ShellChannel
 
 # The job runs after the end of the lease, even if its holder was killed.

@@ -9,7 +9,13 @@ from config.platform.problems.problem import Fault, Problem
 from releases.delivery.fetching import FetchRefused, fetch
 from releases.manifests.addresses import OTHER_SIGNS, RENAME
 from releases.manifests.manifest import Artifact, Manifest
-from releases.minisign import DIGEST_BYTES, PublicKey, Signature, SignatureRefused, decoded
+from releases.manifests.minisign import (
+    DIGEST_BYTES,
+    PublicKey,
+    Signature,
+    SignatureRefused,
+    decoded,
+)
 
 TOTAL_SECONDS = 120.0
 LIMIT_BYTES = 512 * 2**20

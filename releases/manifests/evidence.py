@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 
 from releases.delivery.storage import IMMUTABLE_CACHE
-from releases.minisign import Signature, SignatureRefused, decoded
+from releases.manifests.minisign import Signature, SignatureRefused, decoded
 from releases.models import ShellArtifact, ShellRelease
 
 

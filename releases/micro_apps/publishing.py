@@ -23,12 +23,12 @@ from config.platform.text.versions import NotAVersion, Version
 from licensing.models import APP_SLUG
 from releases.delivery import storage
 from releases.delivery.storage import Conditions
-from releases.manifests.version_rules import VersionConflict
+from releases.manifests.minisign import PublicKey
 from releases.micro_apps import bundles, signatures
 from releases.micro_apps.channels import move_under_lock
 from releases.micro_apps.signatures import BUNDLE
-from releases.minisign import PublicKey
 from releases.models import AppChannel, AppVersion, MicroApp
+from releases.version_rules import VersionConflict
 
 SLUG = re.compile(APP_SLUG)
 SLUG_LENGTH = 60

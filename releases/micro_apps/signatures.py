@@ -10,9 +10,16 @@ from hashlib import blake2b
 from pathlib import Path
 
 from config.platform.problems.problem import Fault, Problem, instant
-from releases.manifests.version_rules import DowngradeRefused
-from releases.minisign import DIGEST_BYTES, PublicKey, Signature, SignatureRefused, decoded, time_of
+from releases.manifests.minisign import (
+    DIGEST_BYTES,
+    PublicKey,
+    Signature,
+    SignatureRefused,
+    decoded,
+    time_of,
+)
 from releases.models import AppVersion
+from releases.version_rules import DowngradeRefused
 
 BUNDLE = "bundle.tar.gz"
 LIMIT_BYTES = 4096

@@ -10,7 +10,7 @@ from django.conf import settings
 
 from config.platform.problems.problem import InvalidRequest
 from releases.manifests.manifest import Manifest, Terms, read
-from releases.minisign import PublicKey, Signature, SignatureRefused, decoded, time_of
+from releases.manifests.minisign import PublicKey, Signature, SignatureRefused, decoded, time_of
 from releases.models import WHOLE
 from releases.pipeline.identity_tokens import OneTime
 

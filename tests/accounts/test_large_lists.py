@@ -10,9 +10,9 @@ from django.urls import reverse
 
 from accounts.models import Client, RefreshToken, Session, User
 from accounts.sessions.refresh_tokens import RefreshSecret
+from config.platform.periods import Period
 from tests.conftest import Browser
 from usage.models import UsageRecord
-from usage.periods import Period
 
 pytestmark = pytest.mark.django_db
 

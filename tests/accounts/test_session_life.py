@@ -29,12 +29,12 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent, RefreshToken, Session, User
 from accounts.people.access import disable, enable
 from accounts.people.users import change_password
-from accounts.pruning import prune_refresh_tokens
 from accounts.sessions.refresh_tokens import RefreshSecret
 from accounts.sessions.retries import wipe_expired
 from accounts.sessions.revocation import end_session, revoke_all, sign_out
 from accounts.sessions.rotation import InvalidRefreshToken, rotate
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, sign_in
+from accounts.worker.pruning import prune_refresh_tokens
 from licensing.callers import load_caller
 from tests.conftest import PASSWORD
 

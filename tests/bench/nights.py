@@ -15,7 +15,7 @@ import psycopg
 from django.db import connection, transaction
 
 from accounts.audit import Actor
-from accounts.pruning import prune_audit_log, prune_refresh_tokens
+from accounts.worker.pruning import prune_audit_log, prune_refresh_tokens
 from telemetry.pruning import prune
 from tests.served.database import Database
 from tests.tools.owners import as_superuser

@@ -18,9 +18,9 @@ import psycopg
 from django.db import connection, transaction
 from django.db.backends.postgresql.base import ServerBindingCursor
 
-from accounts.pruning import prune_audit_log, prune_refresh_tokens
 from accounts.sessions.rotation import rotate
 from accounts.sessions.sign_in import Device, account_of, sign_in
+from accounts.worker.pruning import prune_audit_log, prune_refresh_tokens
 from licensing.callers import Caller, load_caller
 from llmproxy.calls.admission import admit
 from llmproxy.requests.chat import parse

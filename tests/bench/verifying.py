@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 from argon2 import PasswordHasher
 
-from config.platform.runtime.greenlets import LOWEST_PRIORITY
+from config.platform.concurrency.greenlets import LOWEST_PRIORITY
 from tests.tools.folders import ROOT
 
 PASSWORD = "correct horse battery staple"

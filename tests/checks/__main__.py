@@ -6,23 +6,15 @@ has a database, a number in Redis, secrets and a folder of its own.
 
 import hashlib
 import os
-import secrets
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import psycopg
-
-from tests.tools.children import die_with
+from tests.checks.parts import environ_of, passes
 from tests.tools.folders import ROOT
 from tests.tools.kept import cache
-from tests.tools.variables import for_tests
 from tests.tools.wire import PATH
 
 BIN = Path(sys.executable).parent
@@ -91,9 +83,6 @@ WIRE_PARTS = {
 SIDE_BY_SIDE = 4
 # Browsers and compilers work more and wait less.
 WIRE_SIDE_BY_SIDE = 2
-# More than the longest part takes on a machine with other work.
-LONGEST_SECONDS = 2400
-ENDING_SECONDS = 60
 
 
 def main(arguments: list[str]) -> int:
@@ -125,12 +114,12 @@ def _failed(
         # The longest first, because they run side by side.
         runs = {}
         for number, (name, selected) in enumerate(parts.items(), 1):
-            environ = _environ(number, Path(folder) / str(number))
+            environ = environ_of(number, Path(folder) / str(number))
             command = [*PYTEST, marked, *selected]
-            runs[f"tests: {name}"] = pool.submit(_passes, name, command, environ, has_report=True)
+            runs[f"tests: {name}"] = pool.submit(passes, name, command, environ, has_report=True)
         for name, command in checks.items():
             has_report = name == ADVISORIES
-            runs[name] = pool.submit(_passes, name, command, common, has_report=has_report)
+            runs[name] = pool.submit(passes, name, command, common, has_report=has_report)
         return [name for name, run in runs.items() if not run.result()]
 
 
@@ -138,56 +127,6 @@ def _types_cache() -> Path:
     """mypy's, for these packages: what it has learned of them is most of its work."""
     digest = hashlib.sha256((ROOT / "requirements-test.lock").read_bytes()).hexdigest()
     return cache() / f"mypy-{digest[:16]}"
-
-
-def _environ(number: int, folder: Path) -> dict[str, str]:
-    """The environment of a part: what others must not touch is its own."""
-    folder.mkdir()
-    server, name = os.environ["DATABASE_URL"], f"part_{secrets.token_hex(4)}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return {
-        **os.environ,
-        **for_tests(folder),
-        "DATABASE_URL": urlsplit(server)._replace(path=f"/{name}").geturl(),
-        "CACHE_URL": os.environ["CACHE_URL"].replace("db=0", f"db={number}"),
-    }
-
-
-def _passes(name: str, command: list[str], environ: Mapping[str, str], *, has_report: bool) -> bool:
-    """Runs one check or part, and prints its time; its output if it failed or is a report."""
-    parent = os.getpid()
-    started = time.monotonic()
-    # A file, not a pipe: the end of a pipe never comes while some process that was left behind holds it.
-    with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=ROOT,
-            env=environ,
-            preexec_fn=lambda: die_with(parent, signal.SIGTERM),  # noqa: PLW1509 - only two system calls
-        )
-        ending = _ending(process)
-        output.seek(0)
-        shown = output.read() if has_report or ending else ""
-    print(f"{shown}{time.monotonic() - started:5.1f} s  {name}{ending}", flush=True)
-    return not ending
-
-
-def _ending(process: subprocess.Popen[bytes]) -> str:
-    """Returns the addition to the name of a part that has not passed; ends one that hangs."""
-    try:
-        return ": FAILED" if process.wait(LONGEST_SECONDS) else ""
-    except subprocess.TimeoutExpired:
-        process.terminate()
-    try:
-        process.wait(ENDING_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    return f": FAILED, ended after {LONGEST_SECONDS} s"
 
 
 if __name__ == "__main__":

@@ -1,23 +1,27 @@
 """Runs the tests that need neither rows nor a running service on every other Python of this machine, from 3.11 to 3.13.
 
-``python -m tests.checks.interpreters`` beside servers; each has an environment in the user's cache, of the same lock.
+``python -m tests.checks.interpreters`` beside servers, two at once. Each has an environment in the user's cache, of the
+same lock.
 """
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.tools.folders import ROOT
+from tests.checks.parts import environ_of, passes
 from tests.tools.kept import cache
 
 MINORS = ("3.11", "3.12", "3.13")
 PLACES = ("/usr/bin", "/usr/local/bin", *os.environ.get("PATH", "").split(os.pathsep))
 VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 ROWS = {"db", "transactional_db", "django_db_setup"}
+SIDE_BY_SIDE = 2
 APART = ("served", "console", "local", "bench", "composition", "standins")
 
 
@@ -25,7 +29,14 @@ def main() -> int:
     """0 if they pass on each; the Python of this environment is left out, because it runs them all."""
     own = ".".join(map(str, sys.version_info[:3]))
     found = {version: python for version, python in interpreters() if version != own}
-    failed = [version for version, python in found.items() if not passes(version, python)]
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool, tempfile.TemporaryDirectory() as folder:
+        runs = {
+            version: pool.submit(
+                passes_on, version, python, environ_of(number, Path(folder) / version)
+            )
+            for number, (version, python) in enumerate(found.items(), 1)
+        }
+        failed = [version for version, run in runs.items() if not run.result()]
     print(
         f"Tried beside {own}: {', '.join(found) or 'none'}. Failed: {', '.join(failed) or 'none'}."
     )
@@ -46,20 +57,18 @@ def interpreters() -> Iterator[tuple[str, Path]]:
                     yield asked.stdout.strip(), python
 
 
-def passes(version: str, python: Path) -> bool:
+def passes_on(version: str, python: Path, environ: Mapping[str, str]) -> bool:
     """Makes its environment where there is none, and runs the tests."""
-    print(f"Python {version}", flush=True)
     venv = cache() / f"venv-{version}"
-    environ = {**os.environ, "VENV": str(venv)}
-    install = [python, "-m", "tests.tools.install", "test"]
-    if subprocess.run(install, cwd=ROOT, env=environ, check=False).returncode:
+    install = [str(python), "-m", "tests.tools.install", "test"]
+    if not passes(f"Python {version}: packages", install, {**environ, "VENV": str(venv)}):
         return False
     tests = [
-        *(venv / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+        *(str(venv / "bin" / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider"),
         *("-p", "tests.checks.interpreters", "-m", "not wire and not full", "tests"),
         *(f"--ignore=tests/{name}" for name in APART),
     ]
-    return subprocess.run(tests, cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode == 0
+    return passes(f"Python {version}: tests", tests, environ)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

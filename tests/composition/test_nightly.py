@@ -20,6 +20,7 @@ from accounts.sessions.sign_in import Device, sign_in
 from config.composition.operation import nightly
 from config.composition.operation.nightly import JOBS, last_runs
 from config.platform.db.connections import release_connection
+from config.platform.periods import Period
 from licensing.licences import create_client, set_customer, set_operator_status
 from licensing.models import Plan, Standing
 from llmproxy.catalogue.factors import LEAST_CALLS
@@ -29,7 +30,6 @@ from tests.composition.conftest import ROOT
 from tests.conftest import PASSWORD
 from tests.standins.stripe_server import KEY, stripe_server
 from usage.models import MonthlyUsage, Refusal, UsageRecord
-from usage.periods import Period
 
 BY = Actor.command("nightly")
 Rows = dict[str, list[tuple[object, ...]]]

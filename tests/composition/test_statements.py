@@ -4,7 +4,7 @@ import gc
 import re
 from importlib import import_module
 
-from config.platform.db.batching import BatchedLookup, BatchedStatement
+from config.platform.concurrency.batching import BatchedLookup, BatchedStatement
 
 # psycopg keeps a statement parsed up to so many bytes and values; a longer one costs it 0.4 ms at each execution.
 MOST_BYTES, MOST_VALUES = 4_096, 50

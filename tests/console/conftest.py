@@ -24,6 +24,7 @@ from accounts.models import (
 from accounts.sessions.sign_in import Device, TokenPair
 from config.composition import roles
 from config.platform.encryption import encrypt
+from config.platform.periods import Period
 from licensing.licences import create_client, set_operator_status
 from licensing.models import Plan, Standing
 from llmproxy.keys.key_text import KeyText
@@ -34,7 +35,6 @@ from tests.conftest import PASSWORD
 from tests.triggers import without_triggers
 from usage.models import Alert, MonthlyUsage, SpendLimit, UsageRecord
 from usage.overrides import Allowance, grant_override
-from usage.periods import Period
 
 KEY = KeyText(bytes(range(200, 232)))
 CONNECTION_SECRET = "ya29.a-token-of-a-third-party"

@@ -9,12 +9,12 @@ from django.db import connection
 
 from accounts.audit import Actor
 from accounts.models import Client, Session, User
+from config.platform.periods import Period
 from licensing.licences import create_client, set_operator_status
 from licensing.models import Plan, Standing
 from llmproxy.models import LanguageModel, Provider, Route
 from usage.models import Budget, DailyUsage, MonthlyUsage, UsageRecord
 from usage.models.totals import DAILY_SUMS, DayTotal, MonthTotal
-from usage.periods import Period
 
 # A client, how many thousand dollars it spends in a month, its budget in dollars, and its people.
 CLIENTS = (

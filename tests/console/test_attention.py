@@ -20,6 +20,7 @@ from config.composition.attention.operation import counted_jobs
 from config.composition.front.page import at_a_glance
 from config.console.navigation import Count
 from config.platform.attention import SHOWN, Level, kinds
+from config.platform.periods import Period
 from licensing.licences import set_operator_status
 from licensing.models import HeldSuspension, Standing
 from llmproxy.catalogue import health
@@ -30,7 +31,6 @@ from tests.console.conftest import World
 from tests.console.test_roles import operator_with
 from usage.models import Alert, Budget, MonthlyUsage, UsageRecord
 from usage.overrides import Allowance, grant_override
-from usage.periods import Period
 from usage.spending.budgets import set_budget
 from usage.stops import stop_model_calls
 

@@ -16,13 +16,13 @@ from django.utils import timezone
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, User
+from config.platform.periods import Period
 from licensing.licences import create_client
 from licensing.models import Plan
 from llmproxy.models import LanguageModel, PersonalKey, Provider
 from tests.conftest import Browser
 from tests.console.test_roles import operator_with
 from usage.models import UsageRecord
-from usage.periods import Period
 
 pytestmark = pytest.mark.django_db
 PAGE = reverse("admin:usage_usagerecord_changelist")

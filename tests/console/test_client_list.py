@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, User
+from config.platform.periods import Period
 from licensing.licences import create_client, set_operator_status
 from licensing.models import Licence, Plan, Standing
 from tests.conftest import Browser
@@ -20,7 +21,6 @@ from tests.console.test_roles import operator_with
 from tests.console.test_usage_and_money import use
 from tests.usage.test_budgets import allow
 from usage.models import DailyUsage, MonthTotal
-from usage.periods import Period
 from usage.spending import budgets
 from usage.spending.daily import count_days
 from usage.stops import stop_model_calls

@@ -17,6 +17,7 @@ from config.composition.attention.items import had_rows
 from config.composition.attention.listing import about_client, items
 from config.composition.operation.nightly import JOBS
 from config.platform.attention import kinds
+from config.platform.periods import Period
 from licensing.models import HeldSuspension, Licence
 from llmproxy.catalogue import health
 from llmproxy.dialects.protocol import RouteKey
@@ -38,7 +39,6 @@ from usage.models import (
     Stop,
     UsageRecord,
 )
-from usage.periods import Period
 from usage.spending.budgets import set_budget
 from usage.spending.spend_limits import set_spend_limit
 from usage.stops import stop_model_calls

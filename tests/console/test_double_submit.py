@@ -9,12 +9,12 @@ from django.contrib.sessions.models import Session as BrowserSession
 from django.urls import reverse
 
 from accounts.models import AuditEvent, Client, User
+from config.platform.periods import Period
 from licensing.models import Plan
 from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.races import race
 from usage.models import Override
-from usage.periods import Period
 
 pytestmark = pytest.mark.django_db
 

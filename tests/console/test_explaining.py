@@ -7,13 +7,13 @@ from django.urls import reverse
 
 from accounts.audit import Actor
 from accounts.models import Role, User
+from config.platform.periods import Period
 from licensing.licences import set_operator_status
 from licensing.models import Licence, Standing
 from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.console.test_roles import operator_with
 from usage.models import MonthlyUsage, Refusal
-from usage.periods import Period
 from usage.stops import stop_model_calls
 
 pytestmark = pytest.mark.django_db

@@ -16,6 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Error, Page, Response, expect, sync_playwright
 
 from accounts.models import Role, User
+from config.platform.periods import Period
 from licensing.models import Plan
 from llmproxy.models import LanguageModel, Provider, Route
 from tests.browsers import LONGEST, note_complaints, take_act
@@ -28,7 +29,6 @@ from tests.releases.conftest import Pipeline
 from usage.latency.hours import count_hours
 from usage.models import Budget, Refusal, UsageRecord
 from usage.models.failures import FailedAttempt, Failures, What
-from usage.periods import Period
 from usage.spending.daily import count_days
 
 __all__ = ["base_url"]

@@ -22,7 +22,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from accounts.models import AuditEvent, RefreshToken, Role, User
 from config.composition.client_month import PEOPLE_SHOWN
 from config.composition.site import ConsoleSite
-from config.console.lists.filters import UnknownFilter
+from config.console.list_filters import UnknownFilter
 from config.console.lists.tags import listed
 from telemetry.models import Event
 from tests.conftest import Browser

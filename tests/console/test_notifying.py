@@ -23,6 +23,7 @@ from config.models import Notification
 from config.platform.attention import in_order
 from config.platform.env.secret_files import Secret
 from config.platform.http.errors import Broken, ExchangeError
+from config.platform.periods import Period
 from licensing.models import HeldSuspension
 from tests.conftest import Browser
 from tests.console.conftest import World
@@ -30,7 +31,6 @@ from tests.console.test_watch import beat, night, queued
 from tests.races import race
 from tests.standins.webhook import Webhook
 from usage.models import Budget
-from usage.periods import Period
 from usage.spending.budgets import set_budget
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -25,7 +25,7 @@ from pytest_django.fixtures import Settings
 from accounts.audit import Actor
 from accounts.factors.setting_up import make_set_up_code
 from accounts.models import AuditEvent, Authenticator, ConsoleSession, User
-from config.console.session_store import SessionStore
+from config.platform.session_store import SessionStore
 from tests.browsers import LONGEST, note_complaints
 from tests.conftest import PASSWORD
 

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.sessions.models import Session
 from django.utils import timezone
 
-from config.console.session_store import SessionStore, row_key
+from config.platform.session_store import SessionStore, row_key
 from tests.conftest import Browser
 
 pytestmark = pytest.mark.django_db

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, User
+from config.platform.periods import Period
 from licensing.licences import create_client
 from licensing.models import Plan
 from tests.conftest import Browser
@@ -21,7 +22,6 @@ from tests.usage.test_budgets import allow, end
 from tests.usage.test_budgets import ask as ask_priced
 from usage.costs import UNKNOWN
 from usage.models import DailyUsage, UsageRecord
-from usage.periods import Period
 from usage.spending.daily import count_days
 from usage.spending.statements import Statement
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 
-from config.platform.runtime.greenlets import LOWEST_PRIORITY
+from config.platform.concurrency.greenlets import LOWEST_PRIORITY
 from tests.faults.invariants import PATIENT, Watched, broken
 from tests.faults.scenarios import WELL, Scenario
 from tests.faults.stage import Stage

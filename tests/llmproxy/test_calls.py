@@ -17,6 +17,7 @@ from pytest_django.fixtures import Settings
 from accounts.audit import Actor
 from accounts.models import Session, User
 from accounts.sessions.sign_in import TokenPair
+from config.platform.periods import Period
 from config.platform.problems.problem import NotFound, Problem
 from config.platform.problems.rendering import openai_error
 from licensing.callers import Caller, load_caller
@@ -36,7 +37,6 @@ from tests.llmproxy.calling import admit, asking
 from usage import alerts
 from usage.costs import Prices
 from usage.models import Alert, Budget, MonthlyUsage, Stop, UsageRecord
-from usage.periods import Period
 from usage.stops import stop_model_calls
 
 pytestmark = pytest.mark.django_db

@@ -17,6 +17,7 @@ from accounts.audit import Actor
 from accounts.models import Session, User
 from accounts.people.access import disable
 from accounts.sessions.revocation import end_session, revoke_all
+from config.platform.periods import Period
 from licensing.callers import load_caller
 from licensing.licences import set_operator_status
 from licensing.models import Licence, Plan, Standing
@@ -30,7 +31,6 @@ from tests.conftest import Browser
 from tests.llmproxy.calling import admit
 from usage import refusal_log
 from usage.models import Budget, KeyMonth, MonthlyUsage, Refusal
-from usage.periods import Period
 from usage.stops import stop_model_calls
 
 pytestmark = pytest.mark.django_db

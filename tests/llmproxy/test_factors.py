@@ -9,12 +9,12 @@ from django.core.management import call_command
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, User
+from config.platform.periods import Period
 from config.platform.problems.problem import InvalidRequest
 from llmproxy.catalogue.factors import Learned, bounded, free_factor, learn, set_factor
 from llmproxy.catalogue.offering import ModelTerms, change_model
 from llmproxy.models import LanguageModel, Provider, Route
 from usage.models import UsageRecord
-from usage.periods import Period
 
 pytestmark = pytest.mark.django_db
 

@@ -16,6 +16,7 @@ from rest_framework.test import APIClient
 from accounts.audit import Actor
 from accounts.models import Session, User
 from config.platform.money import DOLLAR
+from config.platform.periods import Period
 from config.platform.problems.problem import InvalidRequest
 from licensing.callers import Caller, load_caller
 from llmproxy.calls.explanation import explain
@@ -27,7 +28,6 @@ from tests.llmproxy.test_explanation import ASK, MODEL, Scene, scene
 from tests.usage.test_budgets import ask, end
 from usage import refusal_log
 from usage.models import MonthlyUsage, Refusal, SpendLimit, UsageRecord
-from usage.periods import Period
 from usage.spending.daily import count_days
 from usage.spending.spend_limits import SpendStopped, let_calls_pass, set_spend_limit, watch
 

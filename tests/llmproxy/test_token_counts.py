@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 from accounts.audit import Actor
 from accounts.models import Session, User
 from accounts.sessions.sign_in import TokenPair
+from config.platform.periods import Period
 from config.platform.problems.problem import Problem
 from licensing.callers import Caller, CallerKey, load_caller
 from llmproxy.calls.token_counts import count_tokens
@@ -23,7 +24,6 @@ from llmproxy.requests.messages import parse_count
 from tests.llmproxy.test_cooling import forget
 from tests.standins.anthropic_server import COUNTED, MessagesServer, message, messages_server, text
 from usage.models import Budget, KeyMonth, MonthlyUsage
-from usage.periods import Period
 from usage.stops import stop_model_calls
 
 pytestmark = pytest.mark.django_db

@@ -8,10 +8,10 @@ from django.core.cache import cache
 from rest_framework.test import APIClient
 
 from accounts.models import Client, User
+from config.platform.periods import Period
 from llmproxy.dialects import asking
 from tests.ended import ENDS, end_access
 from usage.models import MonthlyUsage, UsageRecord
-from usage.periods import Period
 
 pytestmark = pytest.mark.django_db
 COMPLETE, STREAM = "/v1/llm/complete", "/v1/llm/stream"

@@ -10,7 +10,7 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from accounts.audit import Actor
-from releases.minisign import PublicKey
+from releases.manifests.minisign import PublicKey
 from releases.pipeline.submissions import Submission
 from releases.publishing import publish
 from tests.standins.cdn import running_cdn

@@ -11,14 +11,14 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from accounts.audit import Actor
 from accounts.models import AuditEvent, User
 from config.platform.problems.problem import InvalidRequest, Problem
-from releases import channel_control, leases, updates
+from releases import channel_control, updates
 from releases.admin.channel_actions import Resume
 from releases.channel_control import ChannelHalted
-from releases.delivery import purging, storage, storage_sync
+from releases.delivery import leases, purging, storage, storage_sync
+from releases.delivery.leases import PublishInProgress
 from releases.delivery.storage import StorageUnavailable
-from releases.leases import PublishInProgress
-from releases.manifests.version_rules import DowngradeRefused
 from releases.models import Publication, Purge, ShellChannel
+from releases.version_rules import DowngradeRefused
 from tests.races import race
 from tests.releases.conftest import NOW, Pipeline, Release
 from tests.releases.delivery.test_purging import kept, purged

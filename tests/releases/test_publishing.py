@@ -12,15 +12,15 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import AuditEvent
 from config.platform.problems.problem import InvalidRequest, NotConfigured, Problem
-from releases import leases, publishing
-from releases.delivery import purging, storage, storage_sync
+from releases import publishing
+from releases.delivery import leases, purging, storage, storage_sync
+from releases.delivery.leases import PublishInProgress
 from releases.delivery.storage import StorageUnavailable
-from releases.leases import PublishInProgress
 from releases.manifests import artifacts
 from releases.manifests.artifacts import ArtifactRejected
-from releases.manifests.version_rules import DowngradeRefused, VersionConflict
-from releases.minisign import PublicKey, Signature
+from releases.manifests.minisign import PublicKey, Signature
 from releases.models import Publication, ShellArtifact, ShellChannel, ShellRelease
+from releases.version_rules import DowngradeRefused, VersionConflict
 from tests.races import race
 from tests.releases.conftest import NOW, PIPELINE, Pipeline, Release
 from tests.standins.cdn import IMMUTABLE

@@ -15,13 +15,13 @@ from config.platform.text.versions import Version
 from releases import channel_control, publishing, updates
 from releases.channel_control import ChannelHalted
 from releases.delivery import storage, storage_sync
+from releases.delivery.leases import PublishInProgress
 from releases.delivery.storage import POINTER_CACHE, StorageUnavailable
-from releases.leases import PublishInProgress
 from releases.manifests import artifacts
-from releases.manifests.version_rules import DowngradeRefused
 from releases.models import Publication, Purge, ShellChannel
 from releases.update_explanation import explain
 from releases.updates import OWN_CACHE, place_of
+from releases.version_rules import DowngradeRefused
 from tests.platform.conftest import written
 from tests.platform.written import Written
 from tests.races import race

@@ -20,7 +20,7 @@ from botocore.config import Config
 from django.db.models.functions import Now
 from moto.server import ThreadedMotoServer
 
-from releases.minisign import PublicKey, Signature
+from releases.manifests.minisign import PublicKey, Signature
 from releases.models import ShellChannel
 from tests.releases.conftest import Release
 from tests.releases.signing import Signer

@@ -11,13 +11,13 @@ import pytest
 from openai import AuthenticationError, OpenAI
 from procrastinate.contrib.django.models import ProcrastinateJob
 
+from config.platform.periods import Period
 from llmproxy.models import PersonalKey
 from tests.served.database import Database
 from tests.served.ledger import records_of, the_record
 from tests.served.node import running_script
 from tests.served.people import Person
 from tests.served.shell import Shell, asked, stand_in
-from usage.periods import Period
 
 NEARLY_MIDNIGHT = timedelta(minutes=1)
 

@@ -8,7 +8,7 @@ from psycopg import sql
 
 from accounts.audit import record
 from accounts.models import AuditEvent
-from accounts.pruning import prune_audit_log
+from accounts.worker.pruning import prune_audit_log
 from tests.served.database import Database
 from tests.served.people import BY, add_person
 from tests.served.service import Service, manage

@@ -8,6 +8,7 @@ from typing import Any
 import openai
 import pytest
 
+from config.platform.periods import Period
 from tests.served.conftest import SignIn
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, records_of
@@ -16,7 +17,6 @@ from tests.served.service import Service
 from tests.served.shell import DONE, PATIENCE, stand_in
 from tests.standins.provider_process import Provider
 from usage.models import RunningCall
-from usage.periods import Period
 from usage.stops import end_call, restart_model_calls, stop_model_calls
 
 # By itself it takes longer than a shell waits for it.

@@ -11,8 +11,8 @@ import pytest
 from django.contrib.auth.password_validation import validate_password
 from django.db import IntegrityError
 
+from config.platform.concurrency import greenlets
 from config.platform.problems.problem import Fault, InvalidRequest, ServiceUnavailable
-from config.platform.runtime import greenlets
 from telemetry import intake
 from telemetry.events import ReportedEvent, read
 from telemetry.intake import LARGE, MOST_EVENTS, Taken, TooManyEvents, take_in

@@ -14,8 +14,8 @@ from tests.usage.ledger import ask, settle
 from usage.costs import Prices, Spent
 from usage.limits import PlanCaps
 from usage.models import UsageRecord
-from usage.settlement import lower_charge
 from usage.spending.above_reservation import Above, charged_above
+from usage.spending.corrections import lower_charge
 
 pytestmark = pytest.mark.django_db
 PLAN = PlanCaps(monthly_input=None, monthly_output=None, daily=None)

@@ -9,10 +9,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts.models import AuditEvent, User
+from config.platform.periods import Period
 from tests.conftest import Browser
 from usage.admin.ledger import MonthFilter
 from usage.models import MonthlyUsage, Override, UsageRecord
-from usage.periods import Period
 
 pytestmark = pytest.mark.django_db
 

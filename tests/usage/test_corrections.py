@@ -24,8 +24,9 @@ from usage import alerts
 from usage.costs import Spent
 from usage.limits import PlanCaps
 from usage.models import Alert, Budget, KeyMonth, MonthlyUsage, UsageRecord
-from usage.settlement import Excess, lower_charge, settle
+from usage.settlement import Excess, settle
 from usage.spending import budgets
+from usage.spending.corrections import lower_charge
 from usage.spending.statements import Statement
 from usage.spending.summaries import summary
 

@@ -26,8 +26,9 @@ from usage.models import (
     UsageRecord,
 )
 from usage.models.totals import DAILY_SUMS
-from usage.settlement import lower_charge, settle_abandoned
+from usage.settlement import settle_abandoned
 from usage.spending import daily
+from usage.spending.corrections import lower_charge
 from usage.spending.daily import count_days
 from usage.spending.statements import Statement
 

@@ -14,13 +14,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import User
+from config.platform.periods import Period
 from tests.conftest import Browser
 from tests.console.test_roles import operator_with
 from usage.latency.buckets import GROWTH, percentile
 from usage.latency.hours import STEP, count_hours
 from usage.latency.summaries import grouped, rows_between, whole_of
 from usage.models import HourLatency, UsageRecord
-from usage.periods import Period
 from usage.tasks import count_latency
 
 pytestmark = pytest.mark.django_db

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from accounts.models import Client, User
+from config.platform.periods import Period
 from tests.usage.test_budgets import NOON, NOVEMBER
 from tests.usage.test_daily import people, use
 from usage.models import UsageRecord
-from usage.periods import Period
 from usage.spending.daily import count_days
 from usage.spending.sums import Scope, Sums, forecast, spread, total
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from config.platform.periods import Period
 from usage.models import UsageRecord
 from usage.models.failures import FailedAttempt, Failures, What
-from usage.periods import Period
 from usage.spending.statements import Attempt, attempts_of
 
 End = UsageRecord.End

@@ -6,20 +6,10 @@ from typing import Any
 from accounts.models import Session
 from config.console.tables import Chip
 from usage.admin.attempts import BY_ATTEMPT, Tried, cause, ends_by_attempt, tried
+from usage.admin.call_log.ends import ENDS
 from usage.costs import MILLION
 from usage.models import Budget, MonthlyUsage, UsageRecord
 from usage.models.failures import Failures
-
-End = UsageRecord.End
-ENDS: dict[str, Chip] = {
-    End.DONE: Chip("well", "Done"),
-    End.CLIENT_GONE: Chip("watch", "Disconnected"),
-    End.PROVIDER_FAILED: Chip("stopped", "Failed"),
-    End.UNREAD: Chip("stopped", "Unreadable"),
-    End.TIMEOUT: Chip("stopped", "Timed out"),
-    End.STOPPED: Chip("stopped", "Stopped"),
-    End.CRASHED: Chip("stopped", "Worker died"),
-}
 
 TIMES = (
     "first_byte_at",

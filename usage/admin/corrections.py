@@ -8,7 +8,7 @@ from django.http import HttpRequest
 
 from config.console.actions import Action, ReasonForm, Result
 from usage.models import UsageRecord
-from usage.settlement import lower_charge
+from usage.spending.corrections import lower_charge
 
 
 class ChargeForm(ReasonForm):

@@ -18,11 +18,11 @@ from config.console.charts import Bar, Chart, Strip
 from config.console.tables import Column, Link, Row, Table
 from config.console.template_tags import lasting
 from config.platform.db.replica import Look, look
+from config.platform.periods import Period, midnight
 from usage.admin.call_log.filters import ANY, ANY_ERROR
 from usage.admin.money.groups import names
 from usage.latency.hours import HOUR
 from usage.latency.summaries import GROUPS, Summary, grouped, rows_between, whole_of
-from usage.periods import Period, midnight
 from usage.spending.addresses import calls_between
 
 VIEW = "usage.view_monthlyusage"

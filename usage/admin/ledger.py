@@ -18,10 +18,11 @@ from accounts.admin.large_lists import THEIRS, LargeList
 from accounts.audit import record
 from accounts.models import Client, Session
 from config.console.base import ConsoleAdmin
+from config.console.list_filters import FILTER
 from config.console.lists.columns import ChoiceFilter, exact, moment, person, right, tokens
-from config.console.lists.filters import FILTER
 from config.console.template_tags import cell, lasting, share
 from config.platform.money import readable_dollars
+from config.platform.periods import Period, last_months
 from usage.admin.call_log.filters import (
     ClientFilter,
     DearerFilter,
@@ -41,7 +42,6 @@ from usage.admin.call_story import seconds, state_of, story
 from usage.admin.corrections import LowerCharge
 from usage.admin.export import lines
 from usage.models import Alert, MonthlyUsage, UsageRecord
-from usage.periods import Period, last_months
 from usage.settlement import SHARE_PERCENT
 
 MONTHS_SHOWN = 13

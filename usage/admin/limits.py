@@ -16,9 +16,9 @@ from config.console.lists.columns import act, moment, person, right
 from config.console.navigation import page_of
 from config.console.tables import Link
 from config.console.template_tags import cell, dollars, share
+from config.platform.periods import Period
 from usage.admin.budgets import BudgetForm, SetBudget
 from usage.models import Budget, Stop
-from usage.periods import Period
 from usage.spending.sums import FOUR_WEEKS, Scope, forecast
 
 

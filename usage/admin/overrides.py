@@ -17,11 +17,11 @@ from accounts.models import User
 from config.console.actions import Action, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin, uuid_in
 from config.console.lists.columns import ChoiceFilter, moment, person, tokens
+from config.platform.periods import Period
 from licensing.models import Licence
 from usage.limits import PlanCaps
 from usage.models import Override
 from usage.overrides import Allowance, end_override, grant_extra, grant_override
-from usage.periods import Period
 from usage.spending.summaries import summary
 
 REPLACES, ADDS = "Replaces the plan", "Adds to it"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from django.db import models
 from django.db.models import Q
 
-from usage.periods import Period
+from config.platform.periods import Period
 
 
 class Span(NamedTuple):

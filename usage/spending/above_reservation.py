@@ -11,9 +11,9 @@ from uuid import UUID
 
 from django.db.models import BigIntegerField, Count, ExpressionWrapper, F, Q, QuerySet, Sum
 
+from config.platform.periods import Period, midnight
 from usage.costs import MILLION
 from usage.models import UsageRecord
-from usage.periods import Period, midnight
 
 _ABOVE = ExpressionWrapper(
     F("output_tokens") - F("reserved_output"), output_field=BigIntegerField()

@@ -15,10 +15,10 @@ from django.db.models import QuerySet, Sum
 from accounts.audit import Actor, reason_faults, record
 from accounts.models import Client
 from config.platform.money import DOLLAR, in_dollars
+from config.platform.periods import Period
 from config.platform.problems.problem import Fault, InvalidRequest
 from usage import mails
 from usage.models import Budget, UsageRecord
-from usage.periods import Period
 from usage.settlement import SHARE_PERCENT
 from usage.spending.statements import abandoned_attempts
 

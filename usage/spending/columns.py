@@ -10,8 +10,8 @@ from typing import Any
 from django.db.models import BigIntegerField, Count, OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 
+from config.platform.periods import Period
 from usage.models import DailyUsage, MonthTotal
-from usage.periods import Period
 
 
 def spent_by_person(*, now: datetime) -> Coalesce:

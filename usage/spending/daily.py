@@ -18,9 +18,9 @@ from django.db.models import CharField, Count, DateField, F, Func, Max, Min, Q, 
 from django.db.models.functions import Least
 
 from config.platform.db.advisory_locks import lock_until_commit
+from config.platform.periods import Period
 from usage.models import CountedMonth, DailyUsage, DayTotal, MonthlyUsage, MonthTotal, UsageRecord
 from usage.models.totals import DAILY_SUMS, Summed
-from usage.periods import Period
 from usage.spending.statements import abandoned_attempts
 
 # People's months in one transaction, and how long a run begins new ones.

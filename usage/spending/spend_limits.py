@@ -19,10 +19,10 @@ from django.db.models.functions import TruncMinute
 from accounts.audit import Actor, check_reason, reason_faults, record
 from config.platform.db.advisory_locks import lock_until_commit
 from config.platform.money import in_dollars
+from config.platform.periods import Period
 from config.platform.problems.problem import Fault, InvalidRequest, RefusedUntil
 from usage.costs import MILLION
 from usage.models import DayTotal, HourLatency, SpendLimit, UsageRecord
-from usage.periods import Period
 from usage.settlement import SHARE_PERCENT
 from usage.spending.budgets import MOST
 

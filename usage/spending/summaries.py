@@ -9,9 +9,9 @@ from uuid import UUID
 from django.db.models import Aggregate, BigIntegerField, Count, F, FloatField, Q, Sum, Value
 from django.db.models.functions import Cast
 
+from config.platform.periods import Period
 from usage.limits import PlanCaps, balance
 from usage.models import UsageRecord, UsageRecordQuerySet
-from usage.periods import Period
 
 SUMMED = ("input", "output", "calls", "abandoned")
 

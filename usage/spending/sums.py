@@ -15,9 +15,9 @@ from django.db.models import F, QuerySet, Sum
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import TruncMonth
 
+from config.platform.periods import Period
 from usage.models import DailyUsage, DayTotal, MonthTotal, UsageRecord
 from usage.models.totals import DAILY_SUMS
-from usage.periods import Period
 from usage.spending.daily import SUMS
 
 # By what sums are ranked: its column, of daily usage or of the ledger.

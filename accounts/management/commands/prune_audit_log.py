@@ -1,7 +1,7 @@
 """Removes audit events that are older than they must be kept."""
 
-from accounts import night
 from accounts.management.job_command import JobCommand
+from accounts.worker import night
 
 
 class Command(JobCommand):

@@ -1,7 +1,7 @@
 """Removes sessions that have long been over, with their tokens, and expired ones of the console."""
 
-from accounts import night
 from accounts.management.job_command import JobCommand
+from accounts.worker import night
 
 
 class Command(JobCommand):

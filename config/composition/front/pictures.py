@@ -12,8 +12,8 @@ from django.urls import reverse
 from accounts.models import Session
 from config.console.charts import Bar, Chart, Strip, days_axis, written
 from config.console.template_tags import counted, dollars, short
+from config.platform.periods import Period, midnight
 from usage.models import Refusal, UsageRecord
-from usage.periods import Period, midnight
 from usage.spending.addresses import calls_between
 from usage.spending.daily import SUMS
 from usage.spending.sums import Scope, Sums

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from django.db import Error
 from django.db.models import Min
 
-from accounts import night as access
 from accounts.audit import Actor, record
 from accounts.jobs import Job, Outcome, clock, run
 from accounts.models import AuditEvent
+from accounts.worker import night as access
 from config.platform.db.advisory_locks import alone
 from config.platform.db.connections import release_connection
 from licensing import night as licences

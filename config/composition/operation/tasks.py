@@ -1,14 +1,13 @@
-"""Tasks of the worker: the night, and the notification of operators."""
+"""The worker's task of the night."""
 
 import logging
 
 from django.conf import settings
 
 from accounts.audit import Actor
-from config.composition.attention.notifying import notify
 from config.composition.operation import nightly
 from config.platform.db.connections import database_now
-from config.platform.jobs.queue import NIGHT, URGENT, periodic
+from config.platform.jobs.queue import NIGHT, periodic
 
 log = logging.getLogger(__name__)
 
@@ -21,15 +20,3 @@ def run_night(timestamp: int) -> None:
     by = Actor(name="the worker, every night")
     for job, outcome in nightly.run_due(at=settings.NIGHTLY_AT, by=by, now=database_now()):
         log.info("night_job_ended", extra={"task": job.name, "outcome": outcome.end.value})
-
-
-@periodic(
-    "* * * * *",
-    name="attention.tell",
-    title="Notify operators of alerts",
-    queue="attention",
-    priority=URGENT,
-)
-def notify_operators(timestamp: int) -> None:
-    """Notifies operators of alerts that have begun or ended, every minute."""
-    notify(now=database_now())

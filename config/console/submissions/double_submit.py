@@ -11,7 +11,7 @@ from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.http import HttpRequest, HttpResponseRedirect
 
-from config.console.session_store import row_key
+from config.platform.session_store import row_key
 
 FIELD = "once"
 KEPT = "sent"

@@ -18,6 +18,7 @@ from django.http import HttpRequest, HttpResponseBase
 from django.utils.http import parse_header_parameters
 from gunicorn.http.errors import ParseException
 
+from config.platform.concurrency.greenlets import within
 from config.platform.problems.problem import (
     MalformedRequest,
     Problem,
@@ -25,7 +26,6 @@ from config.platform.problems.problem import (
     RequestTooLarge,
 )
 from config.platform.problems.rendering import answer
-from config.platform.runtime.greenlets import within
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -15,8 +15,9 @@ from django.http import FileResponse, HttpRequest, HttpResponseBase, StreamingHt
 from django.utils import timezone
 from django.utils.functional import LazyObject
 
-from config.platform.edge.client_address import address_of
 from config.platform.problems.problem import Problem
+from config.platform.request.client_address import address_of
+from config.platform.request.routes import route_of
 from config.platform.runtime.request_id import id_of
 
 
@@ -58,14 +59,6 @@ def log_when_sent(request: HttpRequest, response: HttpResponseBase, started: flo
         length = response.headers.get("Content-Length", "")
         size = int(length) if length.isdecimal() else len(getattr(response, "content", b""))
         _log(request, response, started, size, None)
-
-
-def route_of(request: HttpRequest) -> str:
-    """Returns the name of a request's route, or its pattern; ``-`` without a route."""
-    match = request.resolver_match
-    if match is None:
-        return "-"
-    return match.view_name if match.url_name else match.route
 
 
 class _Stream:

@@ -20,7 +20,7 @@ from requests.adapters import DEFAULT_CA_BUNDLE_PATH, HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from config.platform.runtime.greenlets import within
+from config.platform.concurrency.greenlets import within
 
 # Connections pooled per server. More may be open; those are closed after use.
 KEPT_CONNECTIONS = 4096

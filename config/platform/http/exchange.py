@@ -13,10 +13,10 @@ from contextlib import closing, contextmanager
 from queue import Empty, SimpleQueue
 from typing import Any, Self
 
+from config.platform.concurrency.greenlets import spawn, within
 from config.platform.http.client import Client, Limits
 from config.platform.http.errors import Broken, ExchangeError, TimedOut
 from config.platform.http.transfer import LATE, Head, Transfer
-from config.platform.runtime.greenlets import spawn, within
 
 # Limit per address of a name, which leaves time for the next one. TCP retransmits after 1 and 3 s.
 ADDRESS_SECONDS = 4.0

@@ -12,11 +12,11 @@ from uuid import uuid4
 from django.conf import settings
 from django.core.mail import EmailMultiAlternatives, get_connection
 
+from config.platform.concurrency.greenlets import spawn
 from config.platform.db.connections import release_connection
 from config.platform.jobs.letters import Letter, letter
 from config.platform.jobs.queue import BACKOFF, FailedForGood, task
 from config.platform.jobs.smtputf8 import NotOffered, hand_over, mail_class
-from config.platform.runtime.greenlets import spawn
 from config.platform.text.forms import mail_address
 
 # Limit for one mail and its whole connection. A mail that takes longer is retried later.

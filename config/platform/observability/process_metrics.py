@@ -8,6 +8,7 @@ from typing import Any
 from django.db import connection
 from prometheus_client import Counter, Gauge, Histogram
 
+from config.platform.concurrency import greenlets
 from config.platform.edge import health, request_log
 from config.platform.edge.ratelimits import failed_logins
 from config.platform.observability.metrics import (
@@ -19,7 +20,6 @@ from config.platform.observability.metrics import (
     samples,
 )
 from config.platform.problems.problem import titles
-from config.platform.runtime import greenlets
 
 REQUESTS = Counter("shell_requests", "Requests.", ("route", "status"))
 REQUEST_SECONDS = Histogram(

@@ -30,6 +30,7 @@ from requests import PreparedRequest, Response
 
 from config.platform.edge import request_log
 from config.platform.http import client
+from config.platform.request.routes import route_of
 from config.platform.runtime import request_id, serving
 
 # Encoding a batch blocks the event loop.
@@ -79,7 +80,7 @@ def stop(provider: TracerProvider) -> None:
 
 def name_request(request: HttpRequest) -> None:
     span = trace.get_current_span()
-    span.set_attribute("http.route", request_log.route_of(request))
+    span.set_attribute("http.route", route_of(request))
     span.set_attribute("shell.request_id", request_id.id_of(request))
 
 

@@ -18,7 +18,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.middleware.csrf import REASON_NO_CSRF_COOKIE
 from django.template.loader import render_to_string
 
-from config.platform.edge.request_log import route_of
 from config.platform.problems.error_mapping import BY_STATUS, problem_of
 from config.platform.problems.problem import (
     InternalError,
@@ -28,6 +27,7 @@ from config.platform.problems.problem import (
     PermissionRefused,
     Problem,
 )
+from config.platform.request.routes import route_of
 from config.platform.runtime.request_id import id_of
 
 CONTENT_TYPE = "application/problem+json"

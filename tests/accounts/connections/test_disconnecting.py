@@ -33,7 +33,7 @@ from accounts.models import (
     User,
 )
 from accounts.people.access import delete_user, disable
-from accounts.tasks import revoke_connection
+from accounts.worker.tasks import revoke_connection
 from tests.accounts.connections.conftest import REDIRECT, configure
 from tests.accounts.connections.party import Party, Said, says
 from tests.conftest import Browser

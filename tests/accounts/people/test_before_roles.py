@@ -16,8 +16,8 @@ from django.urls import reverse
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Role, User
 from accounts.people.one_time_passwords import set_one_time_password
-from accounts.people.rights import NotYourRight
 from accounts.people.users import change_email
+from accounts.rights import NotYourRight
 from config.composition.attention.listing import items
 from config.platform.acts import PAGES, RIGHTS
 from tests.conftest import PASSWORD, SIGNS_IN, Browser

@@ -10,7 +10,7 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, PasswordLink, User
 from accounts.people.invitations import MOST_PEOPLE, Named, emails_in, invite, invite_again
 from accounts.people.password_links import LinkSpent, find_link, use_link
-from accounts.tasks import send_password_link
+from accounts.worker.tasks import send_password_link
 from config.platform.problems.problem import InvalidRequest
 from licensing.licences import create_client
 from licensing.models import Plan

@@ -13,7 +13,6 @@ from django.urls import reverse
 from procrastinate.contrib.django.models import ProcrastinateJob
 from rest_framework.test import APIClient
 
-from accounts import tasks
 from accounts.admin.fields import PersonField
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, PasswordLink, User
@@ -30,6 +29,7 @@ from accounts.people.users import add_user, change_email
 from accounts.sessions.known_places import limits_of_operator
 from accounts.sessions.refusals import record_refusal
 from accounts.sessions.sign_in import Device, InvalidCredentials, account_of, sign_in
+from accounts.worker import tasks
 from config.console.navigation import page_of
 from config.platform.problems.problem import InvalidRequest
 from tests.conftest import PASSWORD, Browser

@@ -18,10 +18,9 @@ from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
 from procrastinate.jobs import Job
 
-from accounts import tasks
+from accounts import mails
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, PasswordLink, Session, User
-from accounts.people import mails
 from accounts.people.access import disable, enable
 from accounts.people.password_links import (
     Disabled,
@@ -36,6 +35,7 @@ from accounts.people.password_links import (
 from accounts.people.users import change_email, set_password
 from accounts.sessions.revocation import revoke_all
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
+from accounts.worker import tasks
 from config.platform.jobs.mail import Refused, Unaddressable, queue_for_operators
 from config.platform.jobs.queue import UNHURRIED
 from config.platform.problems.problem import InvalidRequest

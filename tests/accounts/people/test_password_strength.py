@@ -16,8 +16,8 @@ from accounts.people import password_strength
 from accounts.people.one_time_passwords import set_one_time_password
 from accounts.people.users import set_password
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
+from config.platform.concurrency import greenlets
 from config.platform.problems.problem import InvalidRequest
-from config.platform.runtime import greenlets
 from tests.conftest import PASSWORD, Browser
 from tests.effort import takes_at_most
 

@@ -17,7 +17,6 @@ from accounts.people.access import delete_user, disable
 from accounts.people.erasure import erase_user
 from accounts.people.one_time_passwords import find_one_time, set_one_time_password
 from accounts.people.password_links import use_link
-from accounts.people.rights import LastOwner, NotAnOwner, NotYourRight
 from accounts.people.roles import (
     BelongsToClient,
     IsNoOperator,
@@ -29,6 +28,7 @@ from accounts.people.roles import (
     make_operator,
 )
 from accounts.people.users import add_user, change_email, move_user
+from accounts.rights import LastOwner, NotAnOwner, NotYourRight
 from config.composition.roles import rights_of
 from config.platform.problems.problem import InvalidRequest, Problem
 from tests.console.conftest import password_hash

@@ -9,10 +9,11 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, PasswordLink, Session, User
-from accounts.people.access import NotYourself, StillNeeded, delete_user, disable, enable
+from accounts.people.access import StillNeeded, delete_user, disable, enable
 from accounts.people.password_links import request_link, send_link
 from accounts.people.roles import change_roles, dismiss_operator, make_operator
 from accounts.people.users import add_user, change_email, move_user, set_password
+from accounts.rights import NotYourself
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, sign_in
 from config.platform.problems.problem import InvalidRequest
 from licensing.licences import create_client

@@ -10,10 +10,10 @@ from django.urls import reverse
 from procrastinate.contrib.django.models import ProcrastinateJob
 from rest_framework.test import APIClient
 
-from accounts import tasks
 from accounts.models import AuditEvent, Client, User
 from accounts.sessions.refusals import ACTION, record_refusal
 from accounts.sessions.sign_in import Device, InvalidCredentials, sign_in
+from accounts.worker import tasks
 from tests.conftest import PASSWORD, Browser
 from tests.races import race
 

@@ -20,6 +20,7 @@ from accounts.people.users import move_user, set_password
 from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.revocation import end_session, revoke_all, revoke_everything
 from accounts.sessions.sign_in import TokenPair
+from config.platform.periods import Period
 from licensing.callers import Caller, load_caller
 from licensing.licences import create_client, set_operator_status
 from licensing.models import Licence, Plan, Standing
@@ -40,7 +41,6 @@ from tests.llmproxy.calling import admit, asking
 from tests.llmproxy.keys.conftest import Make, holding
 from tests.races import race
 from usage.models import KeyMonth, UsageRecord
-from usage.periods import Period
 
 MODELS, COMPLETE = "/v1/llm/models", "/v1/llm/complete"
 ASK = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 50}

@@ -12,9 +12,9 @@ settings.DATABASES["default"]["OPTIONS"]["pool"]["max_size"] = 1
 
 from django.db import connection as ours  # noqa: E402
 
-from config.platform.db.batching import BatchedStatement  # noqa: E402
+from config.platform.concurrency.batching import BatchedStatement  # noqa: E402
+from config.platform.concurrency.greenlets import within  # noqa: E402
 from config.platform.db.connections import close_pool  # noqa: E402
-from config.platform.runtime.greenlets import within  # noqa: E402
 
 WAITS = 3
 ONE = BatchedStatement("SELECT %s::int")

@@ -7,8 +7,8 @@ from unittest import mock
 
 from gevent.monkey import is_module_patched
 
+from config.platform.concurrency.greenlets import Task, spawn
 from config.platform.http import exchange
-from config.platform.runtime.greenlets import Task, spawn
 from tests.standins.raw_server import GENEROUS, Provider
 from tests.waiting import eventually
 

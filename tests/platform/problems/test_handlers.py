@@ -28,7 +28,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from config.platform.db.batching import BatchedStatement
+from config.platform.concurrency.batching import BatchedStatement
 from config.platform.problems import rendering as handlers
 from config.platform.problems.error_mapping import problem_of
 from config.platform.problems.problem import (

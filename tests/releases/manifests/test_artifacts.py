@@ -12,7 +12,7 @@ from releases.delivery import fetching
 from releases.manifests import artifacts
 from releases.manifests.artifacts import ArtifactRejected, Found, verify
 from releases.manifests.manifest import Artifact, Manifest
-from releases.minisign import PublicKey
+from releases.manifests.minisign import PublicKey
 from tests.releases.signing import Signer, encoded
 from tests.standins.cdn import IMMUTABLE, Answer, Cdn, cut_off, in_chunks, status, trickle, whole
 

@@ -14,9 +14,9 @@ from accounts.models import AuditEvent
 from config.platform.problems.problem import InvalidRequest, NotConfigured
 from releases.delivery import storage
 from releases.delivery.storage import PathTaken, StorageUnavailable
-from releases.manifests.version_rules import DowngradeRefused, VersionConflict
 from releases.micro_apps.channels import move_channel, withdraw
 from releases.models import AppChannel, AppVersion, MicroApp
+from releases.version_rules import DowngradeRefused, VersionConflict
 from tests.races import race
 from tests.releases.micro_apps.conftest import BY, NOW, Apps, archive, file
 from tests.releases.signing import Signer

@@ -18,8 +18,8 @@ from config.console.base import uuid_in
 from config.console.lists.typed import NONE, ChosenFilter, TypedFilter, Unknown, number_of
 from config.platform.money import DOLLAR
 from config.platform.problems.problem import titles
+from usage.admin.call_log.ends import ENDS
 from usage.admin.call_log.period import bounds_of
-from usage.admin.call_story import ENDS
 from usage.admin.money.groups import groups, names
 from usage.models import UsageRecord
 from usage.spending.daily import ERRORS

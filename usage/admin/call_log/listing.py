@@ -14,9 +14,10 @@ from django.utils import timezone
 
 from accounts.models import Client
 from config.console import base
-from config.console.lists.filters import RestrictedChangeList
+from config.console.list_filters import RestrictedChangeList
 from config.console.lists.typed import TypedFilter
 from config.platform.db.connections import plan_for_values
+from config.platform.periods import Period
 from usage.admin.call_log.filters import ClientFilter, ModelFilter, PersonFilter, ProviderFilter
 from usage.admin.call_log.period import (
     DAY_NAMES,
@@ -27,7 +28,6 @@ from usage.admin.call_log.period import (
     bounds_of,
 )
 from usage.models import UsageRecord
-from usage.periods import Period
 from usage.spending.sums import Scope, total
 
 LOOKED_AT = 50_000

@@ -12,8 +12,8 @@ from django.utils import timezone
 from config.console.base import uuid_in
 from config.console.lists.typed import ChosenFilter, Field, TypedFilter, Unknown, instant_of
 from config.console.template_tags import counted
+from config.platform.periods import Period, last_months
 from usage.admin.money.choosing import first_day
-from usage.periods import Period, last_months
 
 DAYS = {"1": "24 hours", "7": "7 days", "30": "30 days", "90": "90 days"}
 FIRST, MOST_DAYS = "7", 999

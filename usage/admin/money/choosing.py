@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from config.console.base import uuid_in
 from config.platform.db.replica import Look, look
-from usage.periods import Period, midnight
+from config.platform.periods import Period, midnight
 from usage.spending.addresses import calls_between
 from usage.spending.sums import GROUPS, Scope
 

@@ -20,10 +20,10 @@ from config.console.tables import Chip, Column, Link, Row, Table
 from config.console.template_tags import dollars
 from config.platform.exports import lines, pages
 from config.platform.money import decimal
+from config.platform.periods import last_months
 from usage.admin.money.choosing import Chosen, first_day
 from usage.models import DailyUsage, UsageRecord
 from usage.models.totals import DAILY_SUMS
-from usage.periods import last_months
 from usage.spending.statements import NAMES, Line, Statement, parts, values
 from usage.spending.sums import Scope
 

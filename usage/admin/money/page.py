@@ -15,6 +15,7 @@ from accounts.admin.exports import FORMATS
 from config.console.charts import Bar, Chart, Strip, days_axis
 from config.console.tables import Row, Table
 from config.console.template_tags import dollars, short
+from config.platform.periods import Period, last_months
 from usage.admin.money.choosing import Chosen
 from usage.admin.money.files import (
     EXPORT,
@@ -25,7 +26,6 @@ from usage.admin.money.files import (
 )
 from usage.admin.money.groups import groups, names_of
 from usage.admin.money.ranking import SUMMED, cells_of, numbered, ranking_of
-from usage.periods import Period, last_months
 from usage.spending.sums import COLUMNS, GROUPS, Course, Sums, course, total
 
 VIEW = "usage.view_monthlyusage"

@@ -14,11 +14,11 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 from django_ratelimit.core import get_usage
 
-from config.platform.edge.client_address import address_of
 from config.platform.edge.ratelimits import cache
 from config.platform.edge.ratelimits.table import AddressLimit, KeyedLimit, allowance, limit_of
 from config.platform.problems.problem import RefusedUntil
 from config.platform.problems.rendering import answer
+from config.platform.request.client_address import address_of
 
 DEGRADED_HEADER = "X-RateLimit-Degraded"
 

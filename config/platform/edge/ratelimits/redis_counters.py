@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from redis.exceptions import RedisClusterException, RedisError
 
+from config.platform.concurrency.batches import Batches, Execution
 from config.platform.edge.ratelimits.servers import CLUSTER, SOCKET_SECONDS, client_of
-from config.platform.runtime.batches import Batches, Execution
 
 log = logging.getLogger(__name__)
 

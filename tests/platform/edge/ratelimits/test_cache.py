@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from config.platform.concurrency import batches
 from config.platform.edge.ratelimits import cache, redis_counters, servers
 from config.platform.edge.ratelimits.cache import CounterCache, clear_degraded, is_degraded
 from config.platform.edge.ratelimits.process_counters import ProcessCounters
 from config.platform.edge.ratelimits.redis_counters import Away, RedisCounters
-from config.platform.runtime import batches
 from tests.platform.edge.ratelimits.own_redis import OwnRedis, own_redis, round_trips
 from tests.tools.folders import ROOT
 from tests.tools.redis import available
