@@ -136,16 +136,16 @@ def test_each_item_begins_with_what_is_wrong_in_bold_and_fits_its_row(
     console: Browser, bad_day: World, now: datetime
 ) -> None:
     for item in items(now=now):
-        assert str(item.says()).startswith("<b>"), item
-        assert len(item.whom) <= 14, item
+        assert str(item.sentence()).startswith("<b>"), item
+        assert len(item.affected) <= 14, item
     for line in console.get("/admin/").context["glance"]["attention"]:
         assert line.act is None or len(line.act[0]) <= 13, line.act
 
 
-def test_at_least_half_of_the_items_say_whom_they_concern(bad_day: World, now: datetime) -> None:
+def test_at_least_half_of_the_items_name_the_people_affected(bad_day: World, now: datetime) -> None:
     found = items(now=now)
-    named = [item for item in found if item.whom]
-    assert len(named) * 2 >= len(found), [item.kind.name for item in found if not item.whom]
+    named = [item for item in found if item.affected]
+    assert len(named) * 2 >= len(found), [item.kind.name for item in found if not item.affected]
 
 
 def test_people_whom_a_cap_refused_are_named_with_their_refusals_and_an_act(
