@@ -262,10 +262,9 @@ def test_a_body_without_an_answer_in_place_of_a_stream_costs_its_usage(play: Pla
 
 
 def test_an_object_that_goes_on_without_an_end_is_given_up(
-    play: Play, monkeypatch: pytest.MonkeyPatch, settings: Any
+    play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "REFUSAL_SECONDS", 0.2)
-    settings.LLM_KEEPALIVE_SECONDS = 0.2
 
     def script(peer: Peer) -> None:
         peer.send(CHUNKED)

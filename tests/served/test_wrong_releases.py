@@ -1,4 +1,4 @@
-"""What can be wrong with a release, sent to the running service: each refused for its own reason.
+"""Faults of a release, each kind sent to the running service: each refused for its own reason.
 
 `tests/releases/manifests/test_manifest.py` has every fault of a document; here is one of each shape.
 

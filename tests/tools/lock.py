@@ -1,4 +1,4 @@
-"""Writes the locked requirements anew from pyproject.toml: ``python -m tests.tools.lock [--upgrade]``.
+"""Rewrites the locked requirements from pyproject.toml: ``python -m tests.tools.lock [--upgrade]``.
 
 The resolver lives in an environment that is thrown away, so that it is nobody's dependency.
 """
