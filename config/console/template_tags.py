@@ -96,7 +96,7 @@ def _menu(of: str, links: Sequence[Link]) -> SafeString:
 
 @register.inclusion_tag("admin/parts/acts.html", takes_context=True)
 def acts(context: Context, buttons: Sequence[Any], activity: str, main: int = 1) -> dict[str, Any]:
-    """Returns the acts on a row: the first usual one, or a single destructive one, as a button, and the others in *More*.
+    """Returns the acts on a row: the first usual or a single destructive one as a button, and the others in *More*.
 
     Each opens a page that asks for confirmation.
     """
