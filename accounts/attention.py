@@ -49,11 +49,11 @@ kinds.add(
     ),
     Kind(
         "signing_key", 70, SESSIONS, "accounts.view_signingkey", signing_key, Level.ACT,
-        whom="everybody",
+        affected="everybody",
     ),
     Kind(
         "reuse", 80, SESSIONS, "accounts.view_session", reuses, Level.ACT,
-        on="user", acts="revoke", label="End sessions", whom=ONE_PERSON, client="user.client_id", then=reused,
+        on="user", acts="revoke", label="End sessions", affected=ONE_PERSON, client="user.client_id", then=reused,
         alert=Alert("Ask the person, then end all sessions.", "at once, for a day", is_mailed_by_rule=True),
     ),
     Kind(

@@ -83,14 +83,14 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._idle: set[socket] = set()
-        self._told_to_stop_at: float | None = None
+        self._stopping_since: float | None = None
         self._grace = self.cfg.graceful_timeout - ENDING_SECONDS
         self._drain = min(settings.DRAIN_SECONDS, self._grace)
         self._reloads = _reloads[0]
 
     def handle_exit(self, sig: Any, frame: Any) -> None:
         """Begins to stop: first ``/healthz`` answers 503, so that balancers send new requests elsewhere."""
-        self._told_to_stop_at = self._told_to_stop_at or time.monotonic()
+        self._stopping_since = self._stopping_since or time.monotonic()
         is_replaced = _reloads[0] != self._reloads
         if is_replaced or self._drain <= 0:
             super().handle_exit(sig, frame)
@@ -157,11 +157,11 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     def notify(self) -> None:
         """Sends the heartbeat, once a second."""
         super().notify()
-        if self._told_to_stop_at is None and self.alive:
+        if self._stopping_since is None and self.alive:
             return
         now = time.monotonic()
-        self._told_to_stop_at = self._told_to_stop_at or now
-        stopping_for = now - self._told_to_stop_at
+        self._stopping_since = self._stopping_since or now
+        stopping_for = now - self._stopping_since
         drains = self.alive and stopping_for < self._drain
         if not drains:
             self.alive = False

@@ -23,7 +23,7 @@ def ending(now: datetime) -> QuerySet[Licence]:
     grace = Q(status=Standing.GRACE, grace_until__lte=now + GRACE_AHEAD)
     decision = Q(operator_until__gt=now, operator_until__lte=now + DECISION_AHEAD)
     rows = Licence.objects.filter(grace | decision).select_related("client")
-    rows = rows.annotate(whom=User.objects.number_of("client_id"))
+    rows = rows.annotate(affected=User.objects.number_of("client_id"))
     return rows.order_by("grace_until", "operator_until")
 
 
@@ -59,7 +59,7 @@ def without_device(now: datetime) -> QuerySet[Any]:
 
 def held(rows: QuerySet[Any], now: datetime) -> Iterator[Any]:
     for each in rows:
-        each.whom = number_of(len(each.licence_ids), "client")
+        each.affected = number_of(len(each.licence_ids), "client")
         yield each
 
 
@@ -81,7 +81,7 @@ kinds.add(
     ),
     Kind(
         "devices", 117, "People", "accounts.view_user", without_device, on="client.licence",
-        acts="terms", label="Change terms", whom=ONE_PERSON, client="client_id",
+        acts="terms", label="Change terms", affected=ONE_PERSON, client="client_id",
     ),
     Kind(
         "licence", 120, "Clients", "licensing.view_licence", ending,

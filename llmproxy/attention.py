@@ -58,7 +58,7 @@ def unpriced_together(routes: list[Any]) -> Iterator[Finding]:
                 number=len(alike),
                 is_spare=is_spare,
                 route=alike[0],
-                whom=number_of(alike[0].budgets, "client"),
+                affected=number_of(alike[0].budgets, "client"),
                 acts="" if len(alike) > 1 else "prices",
             )
 
@@ -83,7 +83,7 @@ def providers(now: datetime) -> Iterator[Finding]:
             next=_next(paused, routes, healths),
             route=next(iter(paused or own), None),
             level=Level.WATCH if health.answered else Level.ACT,
-            whom=number_of(health.failed, "failure") if health.failed else "",
+            affected=number_of(health.failed, "failure") if health.failed else "",
         )
 
 

@@ -21,7 +21,11 @@ def refused(clients: QuerySet[Client], now: datetime) -> Iterator[Finding]:
     # A name of each day: operators are notified of the next one too.
     day = now.astimezone(UTC).date()
     for client in clients.annotate(people=User.objects.number_of("pk")):
-        full = {"client": client, "megabytes": settings.TELEMETRY_DAILY_MB, "whom": client.people}
+        full = {
+            "client": client,
+            "megabytes": settings.TELEMETRY_DAILY_MB,
+            "affected": client.people,
+        }
         yield Finding(pk=f"{client.pk} {day}", **full)
 
 

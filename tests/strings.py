@@ -48,7 +48,7 @@ CALLS = {
     "Finder",
     "Link",
     "Result",
-    "Shown",
+    "SettingRow",
     "Strip",
     "chip",
     "counted",

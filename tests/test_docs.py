@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from difflib import unified_diff
 from pathlib import Path
 
 import pytest
@@ -118,7 +119,9 @@ def test_the_file_is_as_the_code_generates_it(name: str) -> None:
     path, wanted = ROOT / "docs" / name, GENERATED[name]()
     if "UPDATE_DOCS" in os.environ:
         path.write_text(wanted)
-    assert path.read_text() == wanted, f"Write docs/{name} anew: make docs"
+    written = path.read_text()
+    lines = unified_diff(written.splitlines(), wanted.splitlines(), "written", "wanted", "", "", 0)
+    assert written == wanted, "\n".join([f"Write docs/{name} anew: make docs", *lines])
 
 
 def test_a_problem_has_one_status() -> None:

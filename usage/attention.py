@@ -31,7 +31,7 @@ def budgets(rows: QuerySet[Budget], now: datetime) -> list[Budget]:
     """The budgets that are spent, and then those of 80 % and more, with when they are at this pace."""
     period = Period.of(now)
     people = User.objects.number_of("client_id")
-    found: Any = rows.annotate(whom=people).order_by("-exceeded_at", "-warned_at")
+    found: Any = rows.annotate(affected=people).order_by("-exceeded_at", "-warned_at")
     for each in found:
         each.percent, each.since = percent_of(each), each.exceeded_at or each.warned_at
         each.level = Level.ACT if each.exceeded_at else Level.WATCH
@@ -111,20 +111,20 @@ kinds.add(
     ),
     Kind(
         "cap", 140, LIMITS, ALERT, caps,
-        whom=ONE_PERSON, client="user.client_id", shown=CAPS_SHOWN, door=allowance,
+        affected=ONE_PERSON, client="user.client_id", shown=CAPS_SHOWN, door=allowance,
     ),
     Kind(
         "spend", 125, LIMITS, "usage.view_spendlimit", warned_limits(),
-        on="limit", label="Let pass", whom="everybody", then=spending,
+        on="limit", label="Let pass", affected="everybody", then=spending,
         alert=Notified("Raise the limit, or let calls pass today.", "80 %, and once it is reached"),
     ),
     Kind(
         "override", 150, LIMITS, "usage.view_override", overrides,
-        since="starts_at", whom=ONE_PERSON, client="user.client_id", door=another,
+        since="starts_at", affected=ONE_PERSON, client="user.client_id", door=another,
     ),
     Kind(
         "stopped", 160, "People", "usage.view_stop", stops,
-        since="stopped_at", on="user", acts="restart_calls", label="Restart", whom=ONE_PERSON,
+        since="stopped_at", on="user", acts="restart_calls", label="Restart", affected=ONE_PERSON,
         client="user.client_id",
     ),
     Kind(
@@ -133,6 +133,6 @@ kinds.add(
     ),
     Kind(
         "alert", 180, "Calls", ALERT, recent,
-        since="noticed_at", on="user", label="Stop calls", whom=ONE_PERSON, client="user.client_id",
+        since="noticed_at", on="user", label="Stop calls", affected=ONE_PERSON, client="user.client_id",
     ),
 )  # fmt: skip

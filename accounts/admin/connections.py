@@ -26,7 +26,7 @@ class Disconnect(BulkAction):
         yield "The grant is deleted here at once, and revoked at the provider as soon as the provider answers."
         yield "The person can connect again."
 
-    def message(self, whom: str, number: int) -> str:
+    def message(self, subject: str, number: int) -> str:
         return f"{counted(number, 'connection')} removed."
 
     def do_one(self, target: Connection, **given: Any) -> int:
@@ -106,7 +106,7 @@ class Retry(BulkAction):
     def effects(self, target: ConnectionRevocation | None) -> Iterable[str]:
         yield "The revocation is sent again at once, and then at growing intervals for another two weeks."
 
-    def message(self, whom: str, number: int) -> str:
+    def message(self, subject: str, number: int) -> str:
         return f"{counted(number, 'revocation')} started again."
 
     def do_one(self, target: ConnectionRevocation, **given: Any) -> int:
@@ -123,7 +123,7 @@ class Dismiss(BulkAction):
         yield "The token that could revoke this grant is deleted."
         yield "If the provider still accepts the grant, only the person can end it, at the provider."
 
-    def message(self, whom: str, number: int) -> str:
+    def message(self, subject: str, number: int) -> str:
         return f"{counted(number, 'revocation')} forgotten."
 
     def do_one(self, target: ConnectionRevocation, **given: Any) -> int:

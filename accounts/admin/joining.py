@@ -107,7 +107,7 @@ class InviteAgain(PersonAction, BulkAction):
         yield LINK
         yield "An earlier link stops working."
 
-    def message(self, whom: str, number: int) -> str:
+    def message(self, subject: str, number: int) -> str:
         return _invited(number)
 
     def do_one(self, target: User, **given: Any) -> int:

@@ -29,7 +29,7 @@ class RevokeAll(PersonAction, BulkAction):
         yield "They can sign in again at once, with the same password. To keep them out, disable them."
         yield "An operator is also signed out of this console."
 
-    def message(self, whom: str, number: int) -> str:
+    def message(self, subject: str, number: int) -> str:
         return signed_out(number)
 
     def do_one(self, target: User, **given: Any) -> int:
@@ -52,8 +52,8 @@ class Disable(PersonAction, BulkAction):
         yield "They cannot sign in until somebody enables them again."
         yield "Their connections to third parties are removed permanently."
 
-    def message(self, whom: str, number: int) -> str:
-        return f"{whom} can no longer sign in. {signed_out(number)}"
+    def message(self, subject: str, number: int) -> str:
+        return f"{subject} can no longer sign in. {signed_out(number)}"
 
     def do_one(self, target: User, **given: Any) -> int:
         return disable(user_id=target.pk, **given)

@@ -45,7 +45,7 @@ class EndSession(BulkAction):
         yield "Its running model calls end within 15 seconds."
         yield "The person can sign in again; other sessions continue."
 
-    def message(self, whom: str, number: int) -> str:
+    def message(self, subject: str, number: int) -> str:
         return f"{counted(number, 'session')} ended."
 
     def do_one(self, target: Session, **given: Any) -> int:

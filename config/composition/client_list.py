@@ -81,9 +81,9 @@ class BudgetFilter(ChoiceFilter):
     def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         if value == "none":
             return rows.filter(budget=None)
-        told = "budget__warned_at" if value == "near" else "budget__exceeded_at"
+        alert_field = "budget__warned_at" if value == "near" else "budget__exceeded_at"
         month = Period.of(timezone.now()).month
-        return rows.filter(**{"budget__period": month, f"{told}__isnull": False})
+        return rows.filter(**{"budget__period": month, f"{alert_field}__isnull": False})
 
 
 class ProblemFilter(ChoiceFilter):

@@ -100,9 +100,9 @@ def people_of(client: Client, *, by: HttpRequest, now: datetime) -> tuple[Table,
         acts = []
         if explains:
             acts.append(Link("Explain", reverse("admin:accounts_user_explain", args=[user.pk])))
-        for word, name in (("Restart…", "restart_calls"), ("Stop…", "stop_calls")):
+        for label, name in (("Restart…", "restart_calls"), ("Stop…", "stop_calls")):
             if address := people.link(by, name, user):
-                acts.append(Link(word, address))
+                acts.append(Link(label, address))
         rows.append(Row([*cells, Menu(user.email, acts)], href=page_of(user)))
     heads = ("Calls", "Tokens in", "Out", "Cost", "Of cap") if sees_usage else ()
     columns = [Column("Person"), Column("Status", "chip"), Column("Last seen", "time")]
@@ -116,7 +116,7 @@ def _shares(users: list[User], month: date, *, now: datetime) -> dict[Any, str]:
     found = {}
     for row in MonthlyUsage.objects.filter(user__in=users, period=month):
         used = zip((row.input_used, row.output_used), caps.get(row.user_id, ()), strict=False)
-        known = [(number, cap) for number, cap in used if cap is not None]
-        greatest = max(known, key=lambda each: each[0] / (each[1] or 1), default=None)
+        capped = [(number, cap) for number, cap in used if cap is not None]
+        greatest = max(capped, key=lambda each: each[0] / (each[1] or 1), default=None)
         found[row.user_id] = share(*greatest) if greatest else "no cap"
     return found

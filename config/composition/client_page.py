@@ -149,7 +149,7 @@ class ClientAdmin(ClientList):
                 *self.buttons(request, row),
                 *(licences.buttons(request, licence) if licence else []),
             ],
-            "problems": [(each, each.says(request)) for each in problems[:PROBLEMS_SHOWN]],
+            "problems": [(each, each.sentence(request)) for each in problems[:PROBLEMS_SHOWN]],
             "problem_number": len(problems),
             "licence": licence,
             "seats": seats_of(row),

@@ -46,7 +46,7 @@ SET: Mapping[str, Callable[[], object]] = {
 }
 
 
-class Shown(NamedTuple):
+class SettingRow(NamedTuple):
     """A variable with its label, the unit of its value, and the words for none."""
 
     variable: str
@@ -55,81 +55,81 @@ class Shown(NamedTuple):
     none: str = "none"
 
 
-GROUPS: Mapping[str, tuple[Shown, ...]] = {
+GROUPS: Mapping[str, tuple[SettingRow, ...]] = {
     "Service": (
-        Shown("ENVIRONMENT_NAME", "Environment"),
-        Shown("BASE_URL", "Address"),
-        Shown("ALLOWED_HOSTS", "Host names"),
-        Shown("HOST", "Listens on"),
-        Shown("PORT", "Port"),
-        Shown("WEB_WORKERS", "Web processes", none="one per core"),
-        Shown("DRAIN_SECONDS", "Time to drain", "seconds"),
-        Shown("TRUSTED_PROXIES", "Trusted proxies"),
-        Shown("CORS_ORIGINS", "Webview origins"),
-        Shown("PLAIN_CONNECTIONS", "Without TLS"),
-        Shown("SECRET_KEY", "Cookie secret"),
-        Shown("DATABASE_URL", "Database"),
-        Shown("REPLICA_URL", "Read replica"),
-        Shown("CACHE_URL", "Redis"),
-        Shown("METRICS_PORT", "Metrics port"),
-        Shown("WORKER_METRICS_PORT", "Worker's metrics port"),
-        Shown("OTEL_EXPORTER_OTLP_ENDPOINT", "Traces"),
-        Shown("SENTRY_DSN", "Error reports"),
+        SettingRow("ENVIRONMENT_NAME", "Environment"),
+        SettingRow("BASE_URL", "Address"),
+        SettingRow("ALLOWED_HOSTS", "Host names"),
+        SettingRow("HOST", "Listens on"),
+        SettingRow("PORT", "Port"),
+        SettingRow("WEB_WORKERS", "Web processes", none="one per core"),
+        SettingRow("DRAIN_SECONDS", "Time to drain", "seconds"),
+        SettingRow("TRUSTED_PROXIES", "Trusted proxies"),
+        SettingRow("CORS_ORIGINS", "Webview origins"),
+        SettingRow("PLAIN_CONNECTIONS", "Without TLS"),
+        SettingRow("SECRET_KEY", "Cookie secret"),
+        SettingRow("DATABASE_URL", "Database"),
+        SettingRow("REPLICA_URL", "Read replica"),
+        SettingRow("CACHE_URL", "Redis"),
+        SettingRow("METRICS_PORT", "Metrics port"),
+        SettingRow("WORKER_METRICS_PORT", "Worker's metrics port"),
+        SettingRow("OTEL_EXPORTER_OTLP_ENDPOINT", "Traces"),
+        SettingRow("SENTRY_DSN", "Error reports"),
     ),
     "Model calls": (
-        Shown("LLM_PROVIDER", "Dialect of the provider “default”"),
-        Shown("LLM_BASE_URL", "Address of the provider “default”"),
-        Shown("LLM_API_KEY", "Key of the provider “default”"),
-        Shown("LLM_DEFAULT_MODEL", "Default model"),
-        Shown("LLM_MEMBERS", "Extra request fields"),
-        Shown("LLM_FETCHES", "Sends files by URL", none="depends on the address"),
-        Shown("LLM_LIMIT_NAME", "Name of the output limit", none="depends on the address"),
-        Shown("LLM_CA_BUNDLE", "Trusted authorities", none="public authorities"),
-        Shown("LLM_CONNECT_TIMEOUT", "Longest wait to connect", "seconds"),
-        Shown("LLM_FIRST_BYTE_TIMEOUT", "Longest wait for the first byte", "seconds", "the longest silence"),
-        Shown("LLM_READ_TIMEOUT", "Longest silence", "seconds"),
-        Shown("LLM_MAX_SECONDS", "Longest call", "seconds"),
-        Shown("LLM_KEEPALIVE_SECONDS", "Keep-alive after", "seconds"),
-        Shown("LLM_STREAM_PACE_MS", "Stream pace", "ms", "every chunk at once"),
-        Shown("LLM_UNSEEN_TOKENS_PER_SECOND", "Charge for unseen output", "tokens a second"),
+        SettingRow("LLM_PROVIDER", "Dialect of the provider “default”"),
+        SettingRow("LLM_BASE_URL", "Address of the provider “default”"),
+        SettingRow("LLM_API_KEY", "Key of the provider “default”"),
+        SettingRow("LLM_DEFAULT_MODEL", "Default model"),
+        SettingRow("LLM_MEMBERS", "Extra request fields"),
+        SettingRow("LLM_FETCHES", "Sends files by URL", none="depends on the address"),
+        SettingRow("LLM_LIMIT_NAME", "Name of the output limit", none="depends on the address"),
+        SettingRow("LLM_CA_BUNDLE", "Trusted authorities", none="public authorities"),
+        SettingRow("LLM_CONNECT_TIMEOUT", "Longest wait to connect", "seconds"),
+        SettingRow("LLM_FIRST_BYTE_TIMEOUT", "Longest wait for the first byte", "seconds", "the longest silence"),
+        SettingRow("LLM_READ_TIMEOUT", "Longest silence", "seconds"),
+        SettingRow("LLM_MAX_SECONDS", "Longest call", "seconds"),
+        SettingRow("LLM_KEEPALIVE_SECONDS", "Keep-alive after", "seconds"),
+        SettingRow("LLM_STREAM_PACE_MS", "Stream pace", "ms", "every chunk at once"),
+        SettingRow("LLM_UNSEEN_TOKENS_PER_SECOND", "Charge for unseen output", "tokens a second"),
     ),
     "Sign-in": (
-        Shown("OPERATOR_SECOND_FACTOR", "Operators’ second factor", none="off"),
-        Shown("SESSION_DAYS", "Longest session", "days", "no end"),
-        Shown("REFRESH_LIFETIME", "Refresh token"),
-        Shown("REFRESH_RACE_SECONDS", "Refresh token may be used twice within", "seconds", "0 seconds"),
-        Shown("TOKEN_AUDIENCE", "Audience of access tokens"),
-        Shown("RATE_LIMIT_NETWORKS", "Networks with other limits"),
-        Shown("OAUTH_PROVIDERS", "Third parties to connect"),
+        SettingRow("OPERATOR_SECOND_FACTOR", "Operators’ second factor", none="off"),
+        SettingRow("SESSION_DAYS", "Longest session", "days", "no end"),
+        SettingRow("REFRESH_LIFETIME", "Refresh token"),
+        SettingRow("REFRESH_RACE_SECONDS", "Refresh token may be used twice within", "seconds", "0 seconds"),
+        SettingRow("TOKEN_AUDIENCE", "Audience of access tokens"),
+        SettingRow("RATE_LIMIT_NETWORKS", "Networks with other limits"),
+        SettingRow("OAUTH_PROVIDERS", "Third parties to connect"),
     ),
     "Retention": (
-        Shown("AUDIT_RETENTION_DAYS", "Audit log", "days"),
-        Shown("TELEMETRY_RETENTION_DAYS", "Telemetry", "days"),
-        Shown("TELEMETRY_DAILY_MB", "Telemetry of a client", "MiB a day"),
-        Shown("AUDIT_SYSLOG_URL", "Audit log is also sent to syslog"),
-        Shown("NIGHTLY_AT", "Nightly jobs (UTC)", none="your own schedule"),
+        SettingRow("AUDIT_RETENTION_DAYS", "Audit log", "days"),
+        SettingRow("TELEMETRY_RETENTION_DAYS", "Telemetry", "days"),
+        SettingRow("TELEMETRY_DAILY_MB", "Telemetry of a client", "MiB a day"),
+        SettingRow("AUDIT_SYSLOG_URL", "Audit log is also sent to syslog"),
+        SettingRow("NIGHTLY_AT", "Nightly jobs (UTC)", none="your own schedule"),
     ),
     "Email and alerts": (
-        Shown("DEFAULT_FROM_EMAIL", "Sender"),
-        Shown("EMAIL_URL", "Mail server"),
-        Shown("OPERATOR_EMAILS", "Alerts go to"),
-        Shown("ALERT_WEBHOOK_URL", "Webhook"),
+        SettingRow("DEFAULT_FROM_EMAIL", "Sender"),
+        SettingRow("EMAIL_URL", "Mail server"),
+        SettingRow("OPERATOR_EMAILS", "Alerts go to"),
+        SettingRow("ALERT_WEBHOOK_URL", "Webhook"),
     ),
     "Billing": (
-        Shown("STRIPE_API_KEY", "Stripe key"),
-        Shown("STRIPE_API_BASE", "Stripe address", none="Stripe’s default"),
-        Shown("STRIPE_PRODUCTS", "Products that count as licences", none="any"),
-        Shown("GRACE_DAYS", "Grace period", "days"),
+        SettingRow("STRIPE_API_KEY", "Stripe key"),
+        SettingRow("STRIPE_API_BASE", "Stripe address", none="Stripe’s default"),
+        SettingRow("STRIPE_PRODUCTS", "Products that count as licences", none="any"),
+        SettingRow("GRACE_DAYS", "Grace period", "days"),
     ),
     "Releases": (
-        Shown("CDN_URL", "CDN"),
-        Shown("CDN_PURGE", "CDN is purged by"),
-        Shown("STORAGE_URL", "Storage"),
-        Shown("PUBLISH_PLATFORMS", "Platforms of every release"),
-        Shown("PUBLISH_SECRETS", "Publish secrets"),
-        Shown("PUBLISH_OIDC_ISSUER", "Issuer of identity tokens"),
-        Shown("PUBLISH_OIDC_AUDIENCE", "Audience of identity tokens"),
-        Shown("PUBLISH_OIDC_CLAIMS", "Claims of identity tokens"),
+        SettingRow("CDN_URL", "CDN"),
+        SettingRow("CDN_PURGE", "CDN is purged by"),
+        SettingRow("STORAGE_URL", "Storage"),
+        SettingRow("PUBLISH_PLATFORMS", "Platforms of every release"),
+        SettingRow("PUBLISH_SECRETS", "Publish secrets"),
+        SettingRow("PUBLISH_OIDC_ISSUER", "Issuer of identity tokens"),
+        SettingRow("PUBLISH_OIDC_AUDIENCE", "Audience of identity tokens"),
+        SettingRow("PUBLISH_OIDC_CLAIMS", "Claims of identity tokens"),
     ),
 }  # fmt: skip
 # Functions that are unavailable without a setting.
@@ -164,14 +164,14 @@ def value_of(variable: str) -> object:
     return value
 
 
-def worded(shown: Shown) -> str:
-    value: Any = value_of(shown.variable)
+def worded(row: SettingRow) -> str:
+    value: Any = value_of(row.variable)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not value and not is_number:
-        return shown.none
+        return row.none
     if is_number:
         whole = int(value) if value == int(value) else value
-        return f"{whole:,} {shown.unit}".strip()
+        return f"{whole:,} {row.unit}".strip()
     return WORDED.get(type(value), _listed)(value)
 
 

@@ -116,7 +116,7 @@ class Discard(BulkAction):
     def effects(self, target: ProcrastinateJob | None) -> Iterable[str]:
         yield "The job is not tried again, and is no longer listed as failed. It is deleted after a week."
 
-    def message(self, whom: str, number: int) -> str:
+    def message(self, subject: str, number: int) -> str:
         return f"{counted(number, 'job')} discarded."
 
     def do_one(self, target: ProcrastinateJob, *, now: datetime, **given: Any) -> int:
@@ -190,7 +190,7 @@ class JobAdmin(ConsoleAdmin):
     row_actions = (Retry(), RetryAlike(), Discard())
     change_form_template = "admin/console/job.html"
     change_list_template = "admin/console/jobs.html"
-    list_display = ("does", "status_chip", "whom", "tries", "due", "last")
+    list_display = ("does", "status_chip", "recipient", "tries", "due", "last")
     list_filter = (StatusFilter,)
     sortable_by = ()
     search_fields = ("task_name",)
@@ -210,16 +210,16 @@ class JobAdmin(ConsoleAdmin):
         return found | queryset.filter(task_name__in=titled), has_duplicates
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """With whom the jobs of the page are for, and when each changed last, in two queries."""
+        """Adds the recipient of each job of the page, and the time of its last change, in two queries."""
         found = super().get_changelist_instance(request)
         jobs = found.result_list
-        whom = recipients(jobs, by=request)
+        to = recipients(jobs, by=request)
         # The event of a job for later has the time of its first try.
         past = ProcrastinateEvent.objects.filter(job__in=list(jobs), at__lte=timezone.now())
         events = past.order_by().values_list("job")
         last = dict(events.annotate(last=Max("at")))
         for job in jobs:
-            job.recipient, job.changed_at = whom[job.pk], last.get(job.pk)
+            job.recipient, job.changed_at = to[job.pk], last.get(job.pk)
         return found
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
@@ -254,7 +254,7 @@ class JobAdmin(ConsoleAdmin):
         return cell(STATES.get(job.status, job.status))
 
     @admin.display(description="for")
-    def whom(self, job: Any) -> str | None:
+    def recipient(self, job: Any) -> str | None:
         return cell(job.recipient) or None
 
     @admin.display(description="attempts")
@@ -276,7 +276,7 @@ class JobAdmin(ConsoleAdmin):
         """Returns the latest failed jobs with their causes."""
         rows = ProcrastinateJob.objects.filter(status="failed").order_by("-id")
         jobs = list(rows[:FAILED_SHOWN])
-        why, whom = causes(jobs), recipients(jobs, by=request)
+        why, to = causes(jobs), recipients(jobs, by=request)
         found = []
         for job in jobs:
             event = why.get(str(job.pk))
@@ -284,9 +284,7 @@ class JobAdmin(ConsoleAdmin):
             at = event.at if event else ""
             retry = self.link(request, "retry", job)
             acts = [Link("Retry…", retry)] if retry else []
-            found.append(
-                Row([title_of(job.task_name), cause, whom[job.pk], at, acts], page_of(job))
-            )
+            found.append(Row([title_of(job.task_name), cause, to[job.pk], at, acts], page_of(job)))
         columns = [Column("Job"), Column("Cause"), Column("For"), Column("Failed", kind="time")]
         more = f"{reverse('admin:procrastinate_procrastinatejob_changelist')}?status=failed"
         link = Link("All failed jobs", more) if found else None

@@ -204,15 +204,15 @@ class PersonAdmin(ConsoleAdmin):
     def page_context(self, request: HttpRequest, row: User) -> dict[str, Any]:
         now = timezone.now()
         live = Session.objects.filter(user=row).live(at=now).select_related("user")
-        shown = list(live.order_by("-last_used_at")[:SESSIONS_SHOWN])
-        mark_new_networks(shown, of=row.pk)
+        sessions = list(live.order_by("-last_used_at")[:SESSIONS_SHOWN])
+        mark_new_networks(sessions, of=row.pk)
         overrides = Override.objects.filter(user=row, starts_at__lte=now, ends_at__gt=now)
         month, period = _month(row, now=now), Period.of(now)
         costs = Scope(user_id=row.pk).by_day(period.month, period.day)
         return {
             **self._explained(request, row, now=now),
-            "live": shown,
-            "live_number": live.count() if len(shown) == SESSIONS_SHOWN else len(shown),
+            "live": sessions,
+            "live_number": live.count() if len(sessions) == SESSIONS_SHOWN else len(sessions),
             "month": month,
             "curve": month and _curve(month),
             "shares": month

@@ -26,7 +26,7 @@ CARD_POLICY = (
 
 def problem_page(site: AdminSite, request: HttpRequest, problem: Problem) -> HttpResponse:
     """Renders an error: its cause, whom to ask, and a link back. A server error runs no query."""
-    shown: dict[str, Any] = {
+    context: dict[str, Any] = {
         **_worded(problem),
         "status": problem.status,
         "request_id": id_of(request),
@@ -37,13 +37,15 @@ def problem_page(site: AdminSite, request: HttpRequest, problem: Problem) -> Htt
     # A request refused before sessions are read has no user.
     known = problem.status < 500 and hasattr(request, "user") and site.has_permission(request)
     if not known or not gate.is_proved(request):
-        page = render_to_string("admin/problem_card.html", shown)
+        page = render_to_string("admin/problem_card.html", context)
         response = HttpResponse(page, status=problem.status)
         response["Content-Security-Policy"] = CARD_POLICY
         return response
     if isinstance(problem, PermissionRefused) and problem.detail == problem.default_detail:
-        shown |= _refused(request)
-    page = render_to_string("admin/problem.html", {**site.each_context(request), **shown}, request)
+        context |= _refused(request)
+    page = render_to_string(
+        "admin/problem.html", {**site.each_context(request), **context}, request
+    )
     return HttpResponse(page, status=problem.status)
 
 

@@ -24,10 +24,10 @@ def search(request: HttpRequest) -> HttpResponse:
         for finder in sorted(finders, key=lambda finder: finder.place)
         if site.get_model_admin(finder.model).has_view_permission(request)
     ]
-    found = {each: rows for each in mine if term.text and (rows := each.found(term))}
-    named = [row for finder, rows in found.items() for row in rows if finder.is_it(row, term)]
+    results = {each: rows for each in mine if term.text and (rows := each.find(term))}
+    named = [row for finder, rows in results.items() for row in rows if finder.is_it(row, term)]
     # Several rows may share a name, and events are about a row; an id, an email or a number identifies one row.
-    number = sum(len(rows) for finder, rows in found.items() if finder.model is not AuditEvent)
+    number = sum(len(rows) for finder, rows in results.items() if finder.model is not AuditEvent)
     is_sure = term.ids or "@" in term.text or term.text.isdecimal() or number == 1
     if is_sure and len(named) == 1:
         return HttpResponseRedirect(page_of(named[0]))
@@ -35,7 +35,7 @@ def search(request: HttpRequest) -> HttpResponse:
         **site.each_context(request),
         "title": "Search",
         "q": term.text,
-        "tables": [(finder.title, finder.table(rows, term)) for finder, rows in found.items()],
-        "nothing": [finder.title for finder in mine if finder not in found],
+        "tables": [(finder.title, finder.table(rows, term)) for finder, rows in results.items()],
+        "nothing": [finder.title for finder in mine if finder not in results],
     }
     return TemplateResponse(request, "admin/console/search.html", context)

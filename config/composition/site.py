@@ -66,13 +66,13 @@ class ConsoleSite(AdminSite):
         super().register(model_or_iterable, page, **options)
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
-        shown: dict[str, Any] = {}
+        context: dict[str, Any] = {}
         # Before the second factor an operator sees no part of the console.
         if gate.is_proved(request):
             # Current on the front page, cached elsewhere.
             number = counts(request.user, found=getattr(request, "attention", None))
-            shown = navigation(self, request, number)
-        return {**super().each_context(request), "navigation": shown}
+            context = navigation(self, request, number)
+        return {**super().each_context(request), "navigation": context}
 
     def problem_page(self, request: HttpRequest, problem: Problem) -> HttpResponse:
         """Renders an error in the console's layout."""

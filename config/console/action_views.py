@@ -254,9 +254,9 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             name = context.get("row_name", "")
             label = action.title(context.get("row"), name).removesuffix("?")
         choice, others = _parts(action, form)
-        told = (preview.shown if preview else None) or {}
-        if "heading" in told:
-            context["heading"] = told["heading"]
+        texts = (preview.shown if preview else None) or {}
+        if "heading" in texts:
+            context["heading"] = texts["heading"]
         own = {
             "button": (preview.button if preview else "") or label,
             "form": form,

@@ -164,19 +164,19 @@ class BulkAction(Action):
     undone_by: ClassVar[str] = ""
 
     def do(self, target: Any, *args: Any, **given: Any) -> Result:
-        said = self.do_all([target], **given)
+        message = self.do_all([target], **given)
         if self.undone_by:
             target.refresh_from_db()
-        return Result(said, target, undo=(target, self.undone_by) if self.undone_by else None)
+        return Result(message, target, undo=(target, self.undone_by) if self.undone_by else None)
 
     def do_all(self, targets: Sequence[Any], **given: Any) -> str:
         """Calls the rule for each target; returns the message."""
         number = apply_to_each(targets, lambda each: self.do_one(each, **given))
-        whom = str(targets[0]) if len(targets) == 1 else f"{len(targets):,} people"
-        return self.message(whom, number)
+        subject = str(targets[0]) if len(targets) == 1 else f"{len(targets):,} people"
+        return self.message(subject, number)
 
-    def message(self, whom: str, number: int) -> str:
-        """Returns the message afterwards; ``whom`` are the people, ``number`` is the sum of the results."""
+    def message(self, subject: str, number: int) -> str:
+        """Returns the message afterwards; ``subject`` are the people, ``number`` is the sum of the results."""
         raise NotImplementedError
 
     @abstractmethod

@@ -202,18 +202,18 @@ def _href(bar: Bar) -> SafeString | str:
 def days_axis(days: Sequence[date], *, today: date | None = None) -> list[str]:
     """Returns labels of days: the first with its month, each seventh, the last, and "today"."""
     last = len(days) - 1
-    words = [
+    labels = [
         str(day.day) if place == last or (place % 7 == 0 and last - place > 2) else ""
         for place, day in enumerate(days)
     ]
-    words[0] = f"{days[0].day} {days[0]:%b}"
+    labels[0] = f"{days[0].day} {days[0]:%b}"
     if today in days:
         place = days.index(today)
         # The label is wider than its slot.
-        for near in range(max(0, place - 3), min(len(words), place + 4)):
-            words[near] = ""
-        words[place] = "today"
-    return words
+        for near in range(max(0, place - 3), min(len(labels), place + 4)):
+            labels[near] = ""
+        labels[place] = "today"
+    return labels
 
 
 def written(value: int, unit: str) -> str:

@@ -93,7 +93,7 @@ class Finder(NamedTuple):
     whole: Sequence[str] = ()
     prepared: Callable[[QuerySet[Any]], QuerySet[Any]] = QuerySet.all
 
-    def found(self, term: Term) -> list[Any]:
+    def find(self, term: Term) -> list[Any]:
         """Returns the rows, one more than are shown if there are more."""
         rows = self.prepared(self._rows(term))
         rows = rows.select_related(*self.related) if self.related else rows

@@ -63,10 +63,10 @@ class RestrictedChangeList(ChangeList):
         return super().get_ordering(request, queryset)
 
 
-def expanded(given: QueryDict) -> str:
+def expanded(query: QueryDict) -> str:
     """Returns the query of a list for its submitted filters."""
-    kept = [(name, value) for name, values in given.lists() for value in values if name != FILTER]
-    chosen = [pair for value in given.getlist(FILTER) for pair in parse_qsl(value)]
+    kept = [(name, value) for name, values in query.lists() for value in values if name != FILTER]
+    chosen = [pair for value in query.getlist(FILTER) for pair in parse_qsl(value)]
     return urlencode([(name, value) for name, value in [*kept, *chosen] if value])
 
 

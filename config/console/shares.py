@@ -30,8 +30,8 @@ def percents(parts: Sequence[int]) -> list[int]:
     whole = sum(parts)
     if not whole:
         return [0 for _ in parts]
-    found = [100 * each // whole for each in parts]
+    rounded = [100 * each // whole for each in parts]
     largest = sorted(range(len(parts)), key=lambda place: -(100 * parts[place] % whole))
-    for place in largest[: 100 - sum(found)]:
-        found[place] += 1
-    return found
+    for place in largest[: 100 - sum(rounded)]:
+        rounded[place] += 1
+    return rounded

@@ -45,9 +45,9 @@ def icon(name: str) -> SafeString:
 
 
 @register.simple_tag
-def chip(kind: str, word: object) -> SafeString:
+def chip(kind: str, state: object) -> SafeString:
     """A state: word, shape and colour. ``config.console.tables.Chip`` names the kinds."""
-    return format_html('<span class="chip chip-{}">{}</span>', kind, word)
+    return format_html('<span class="chip chip-{}">{}</span>', kind, state)
 
 
 @register.inclusion_tag("admin/parts/table.html")
@@ -289,8 +289,8 @@ def changes(event: Any) -> SafeString:
     An event with one of both leaves out the members that are empty.
     """
     before, after = event.before or {}, event.after or {}
-    if told := _details(event.action, after or before):
-        return told
+    if described := _details(event.action, after or before):
+        return described
     lines = []
     both = event.before is not None and event.after is not None
     for name in [*before, *(name for name in after if name not in before)]:

@@ -24,7 +24,7 @@ Rows = QuerySet[Any] | Iterable[Any]
 
 
 def number_of(number: int, noun: str) -> str:
-    """A number with its noun, for ``whom``."""
+    """A number with its noun, for ``affected``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -60,9 +60,9 @@ class Kind:
 
     ``rows`` is a query, or a function that finds rows; ``then`` turns the rows of a query into findings. ``since``
     names the attribute of a row with its beginning, ``on`` the one with the object of ``acts``, of which the first
-    possible one is offered. ``whom`` is a text, or a number of people. A row may override ``level``, ``whom`` and
-    ``acts``, and has ``is_alert`` where only some rows of a kind are alerts. ``client`` names the attribute with the
-    id of the client that a row is about; "" for kinds about no client.
+    possible one is offered. ``affected`` is a text, or a number of people. A row may have its own ``level``,
+    ``affected`` and ``acts``, and has ``is_alert`` where only some rows of a kind are alerts. ``client`` names the
+    attribute with the id of the client that a row is about; "" for kinds about no client.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Kind:
     acts: str = ""
     # The label of the act beside a finding, where its own is longer than a row has room for.
     label: str = ""
-    whom: str | int = ""
+    affected: str | int = ""
     client: str = ""
     then: Callable[[QuerySet[Any], datetime], Iterable[Any]] | None = None
     # The number of rows that are listed, beside one item that counts the others.
@@ -88,7 +88,7 @@ class Kind:
     # Merges findings that differ only in their names; alerts are notified one by one.
     merged: Callable[[list[Any]], Iterable[Any]] | None = None
 
-    def found(self, now: datetime) -> Rows:
+    def find(self, now: datetime) -> Rows:
         return self.rows.all() if isinstance(self.rows, QuerySet) else self.rows(now)
 
 

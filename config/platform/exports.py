@@ -21,10 +21,10 @@ def pages(rows: QuerySet[Row], *, time: str, page: int = PAGE) -> Iterator[list[
     """Yields rows in pages, newest first by the column ``time``; may miss rows added or deleted meanwhile."""
     ordered = rows.order_by(f"-{time}", "-id")
     after: Row | None = None
-    while found := list(_older(ordered, after, time)[:page]):
-        after = found[-1]
+    while batch := list(_older(ordered, after, time)[:page]):
+        after = batch[-1]
         release_connection(rows.db)
-        yield found
+        yield batch
 
 
 def _older(rows: QuerySet[Row], after: Row | None, time: str) -> QuerySet[Row]:
@@ -36,12 +36,12 @@ def _older(rows: QuerySet[Row], after: Row | None, time: str) -> QuerySet[Row]:
 
 
 def lines(
-    columns: Sequence[str], found: Iterable[Iterable[Mapping[str, Any]]], *, ending: str
+    columns: Sequence[str], pages: Iterable[Iterable[Mapping[str, Any]]], *, ending: str
 ) -> Iterator[bytes]:
     """Yields the bytes of a file of rows: ``csv`` with a header, in which JSON is a text, or ``ndjson``."""
     if ending == "csv":
         yield csv_lines([columns])
-    for rows in found:
+    for rows in pages:
         if ending == "csv":
             yield csv_lines([_cell(row[name]) for name in columns] for row in rows)
         else:

@@ -32,7 +32,7 @@ class EndKey(BulkAction):
         yield "Its running model calls end within 15 seconds."
         yield "The person stays signed in and can create another; a plan without personal keys prevents that."
 
-    def message(self, whom: str, number: int) -> str:
+    def message(self, subject: str, number: int) -> str:
         return f"{counted(number, 'personal key')} revoked."
 
     def do_one(self, target: PersonalKey, **given: Any) -> int:

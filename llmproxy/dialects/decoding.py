@@ -99,7 +99,7 @@ class DecodedExchange(Exchange):
                 return piece
 
     def __iter__(self) -> Iterator[bytes]:
-        while (piece := self.chunk(self._limits.left())) != b"":
+        while (piece := self.chunk(self._limits.remaining())) != b"":
             yield piece or b""
 
     def _begun(self, first: int) -> _Inflated | None:

@@ -131,5 +131,5 @@ def _offerable(version_id: int) -> AppVersion:
 
 def _audited(row: AppPin) -> dict[str, str]:
     """Returns the client and the version of a pin, for the audit."""
-    whom = {"client": str(row.client)} if row.client else {"plan": str(row.plan)}
-    return whom | {"version": row.version.version}
+    holder = {"client": str(row.client)} if row.client else {"plan": str(row.plan)}
+    return holder | {"version": row.version.version}

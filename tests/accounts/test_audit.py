@@ -58,7 +58,7 @@ def test_the_orm_is_refused_as_well(event: AuditEvent) -> None:
         event.delete()
 
 
-def test_pruning_deletes_because_it_says_so(event: AuditEvent) -> None:
+def test_pruning_deletes_because_it_declares_itself(event: AuditEvent) -> None:
     attempt(PRUNING, "DELETE FROM accounts_auditevent")
     assert not AuditEvent.objects.exists()
 

@@ -133,7 +133,7 @@ def test_a_server_that_breaks_off_is_sent_the_same_again(by: Actor, now: datetim
     assert targets(server) == ["one", "two"]
 
 
-def test_a_server_of_another_authority_is_told_nothing(
+def test_a_server_of_another_authority_receives_nothing(
     tmp_path: Path, by: Actor, now: datetime
 ) -> None:
     write("Acme", by=by, now=now)

@@ -31,7 +31,7 @@ def events() -> list[tuple[str, str]]:
     )
 
 
-def test_a_job_that_was_done_is_an_event_that_says_what_it_did(now: datetime) -> None:
+def test_a_successful_job_is_audited_with_its_result(now: datetime) -> None:
     assert run(Job("tidy", fine), by=BY, now=now) == (End.DONE, "3 things done")
     event = AuditEvent.objects.get(action="nightly:done")
     assert (event.target, event.actor, event.at) == ("tidy", "manage.py nightly", now)
@@ -50,7 +50,7 @@ def test_a_job_that_fails_is_an_event_without_the_words_of_its_error(now: dateti
     assert "person" not in str(AuditEvent.objects.values())
 
 
-def test_a_jobs_own_refusal_is_said(now: datetime) -> None:
+def test_a_jobs_own_refusal_is_reported(now: datetime) -> None:
     def refuses(*, by: Actor, now: datetime, dry_run: bool) -> str:
         raise NotConfigured("It needs a key.")
 

@@ -257,7 +257,7 @@ def test_clients_without_a_free_seat_that_are_not_listed_are_counted(
 
 
 @pytest.mark.django_db
-def test_the_licence_status_says_the_seats_where_there_is_a_limit(
+def test_the_licence_status_has_the_seats_where_there_is_a_limit(
     signed_in: APIClient, user: User, how: How
 ) -> None:
     assert "seats" not in signed_in.get("/v1/license/status").json()

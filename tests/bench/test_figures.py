@@ -47,7 +47,7 @@ def test_rounds_that_do_not_pair_are_refused() -> None:
         ([0.5, 0.5, 0.5], "missed"),
     ],
 )
-def test_the_median_decides_and_rounds_that_disagree_are_told(
+def test_the_median_decides_and_disagreeing_rounds_are_reported(
     ours: list[float], verdict: str
 ) -> None:
     judged = line([100 * each for each in ours], [100.0, 100.0, 100.0], at_least=0.6)
@@ -74,7 +74,7 @@ def test_the_order_of_turns_alternates() -> None:
     assert "".join(asked) == "abbaab"
 
 
-def test_figures_are_told_with_the_places_that_matter() -> None:
+def test_figures_are_rounded_to_significant_places() -> None:
     assert [number(each) for each in (0.71428, 2.718, 12.34, 1540.4, 0.0)] == [
         "0.714",
         "2.72",

@@ -97,7 +97,7 @@ def test_a_statement_without_a_plan_is_refused() -> None:
         plans.explained(look)
 
 
-def test_a_statement_is_told_once_with_its_plan_at_each_size() -> None:
+def test_a_statement_is_listed_once_with_its_plan_at_each_size() -> None:
     small = [("SELECT 1", "one"), ("SELECT 2", "two")]
     page = "\n".join(plans._path({10: small, 1000: [("SELECT 1", "more"), ("SELECT 1", "again")]}))
     assert page.count("SELECT 1") == 1

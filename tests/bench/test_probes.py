@@ -46,7 +46,7 @@ def answering(status: int) -> Iterator[int]:
             thread.join()
 
 
-def test_every_call_is_told() -> None:
+def test_every_call_is_measured() -> None:
     with answering(200) as port:
         took = probed(port, Probe(token="quick", every=EVERY, seconds=0.05))
     assert len(took) == 50

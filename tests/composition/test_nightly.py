@@ -145,7 +145,7 @@ def test_every_job_has_a_command_of_its_name_and_every_such_command_is_in_the_ni
     assert all(load_command_class(get_commands()[job.name], job.name).job is job for job in JOBS)
 
 
-def test_a_night_runs_every_job_and_says_a_line_of_each(now: datetime) -> None:
+def test_a_night_runs_every_job_and_prints_a_line_for_each(now: datetime) -> None:
     out = StringIO()
     call_command("nightly", stdout=out)
     lines = out.getvalue().splitlines()
@@ -222,7 +222,7 @@ def test_a_night_goes_on_when_nobody_reads_its_lines_any_more() -> None:
     assert AuditEvent.objects.filter(action="nightly:done").count() == len(JOBS)
 
 
-def test_a_night_says_at_its_beginning_what_it_is_to_do() -> None:
+def test_a_night_records_its_jobs_at_its_beginning() -> None:
     lines_of_a_night()
     event = AuditEvent.objects.get(action="nightly:begun")
     assert event.after["jobs"] == [job.name for job in JOBS]

@@ -82,7 +82,7 @@ def jobs() -> list[tuple[str, str, int]]:
     return list(rows.values_list("task_name", "status", "attempts"))
 
 
-def test_the_job_of_a_dead_worker_that_the_clock_has_queued_anew_waits_once(
+def test_the_job_of_a_dead_worker_that_the_clock_queued_again_is_queued_once(
     queue: None,
 ) -> None:
     stalled("usage.tell", lock="usage.tell")

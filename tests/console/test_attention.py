@@ -92,7 +92,7 @@ def test_a_stopped_person_is_named_with_the_reason(
     stop_model_calls(user_id=world.person.pk, ends_at=None, reason=reason, by=by, now=now)
     item = one(now, "stopped")
     assert str(item) == f"{world.person} is stopped: {reason}"
-    assert (item.whom, item.since, act(item, now=now)) == ("1 person", now, "Restart")
+    assert (item.affected, item.since, act(item, now=now)) == ("1 person", now, "Restart")
 
 
 def test_many_of_a_kind_are_summed(world: World, by: Actor, now: datetime) -> None:
@@ -148,7 +148,7 @@ def test_budgets_need_attention_with_their_forecast(
         item = one(at, "budget")
         assert str(item).startswith("Acme is at 99 % of its budget: $9.90 of $10.00.")
         assert ("At this pace it runs out" in str(item)) == is_spent
-    assert (item.level, item.whom) == (Level.WATCH, "8 people")
+    assert (item.level, item.affected) == (Level.WATCH, "8 people")
     Budget.objects.update(spent=14_200_000, exceeded_at=now)
     item = one(now, "budget")
     assert "$14.20 of $10.00 (142 %)" in str(item)
@@ -160,7 +160,7 @@ def test_graces_decisions_and_overrides_that_end_soon_need_attention(
 ) -> None:
     item = one(now, "licence")
     assert str(item).startswith("Acme is in its grace period until ")
-    assert (item.whom, act(item, now=now)) == ("8 people", "Change status")
+    assert (item.affected, act(item, now=now)) == ("8 people", "Change status")
     set_operator_status(
         licence_id=world.client.licence.pk, status=Standing.ACTIVE, grace_until=None,
         ends_at=now + timedelta(days=2), reason="x", by=by, now=now,
@@ -178,7 +178,7 @@ def test_a_held_suspension_needs_attention(world: World, act: Any, now: datetime
     HeldSuspension.objects.create(job="expire_grace", licence_ids=[1, 2], clients=2, noticed_at=now)
     item = one(now, "suspensions")
     assert str(item) == "2 suspensions wait for you: 2 of 2 clients at once."
-    assert (item.whom, act(item, now=now)) == ("2 clients", "Confirm")
+    assert (item.affected, act(item, now=now)) == ("2 clients", "Confirm")
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_a_failing_an_unreachable_and_a_paused_provider_need_attention(
     health.write_counts(now=now)
     item = one(now, "provider")
     assert str(item) == "Provider fast is unreachable."
-    assert (item.level, item.whom, act(item, now=now)) == (Level.ACT, "5 failures", "Try it")
+    assert (item.level, item.affected, act(item, now=now)) == (Level.ACT, "5 failures", "Try it")
     health.note(provider.name, failed=False)
     health.write_counts(now=now)
     item = one(now, "provider")
@@ -233,7 +233,7 @@ def test_routes_without_prices_are_named_and_spare_ones_apart(
     assert str(first) == f"1 model has no price: small. Its calls {left_out}"
     said = "1 spare route has no price: small at fast. Calls that fail over there"
     assert str(spare) == f"{said} {left_out}"
-    assert (first.whom, act(first, now=now)) == ("1 client", "Set prices")
+    assert (first.affected, act(first, now=now)) == ("1 client", "Set prices")
     Provider.objects.filter(name="default").update(is_on=False)
     assert str(one(now, "unpriced")).startswith("1 model has no price: small.")
 

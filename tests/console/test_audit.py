@@ -240,7 +240,7 @@ SINCE, UNTIL = "2025-11-28T00:47:00Z", "2025-12-02T13:00:00Z"
         ("stopped", STOPPED | {"until": UNTIL}, STOPPED, "Stopped until an operator restarts them."),
     ],
 )  # fmt: skip
-def test_a_stop_of_model_calls_and_its_end_are_told_in_a_sentence(
+def test_a_stop_of_model_calls_and_its_end_are_shown_in_a_sentence(
     act: str, before: dict[str, object] | None, after: dict[str, object] | None, shown: str
 ) -> None:
     event = AuditEvent(action=f"user:model_calls_{act}", before=before, after=after)

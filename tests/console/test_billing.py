@@ -58,7 +58,7 @@ def test_its_page_names_the_clients_and_the_effect_of_confirming(
     assert HeldSuspension.objects.get().is_held
 
 
-def test_confirming_wants_a_reason_and_is_written_down(
+def test_confirming_requires_a_reason_and_is_audited(
     console: Browser, operator: User, plan: Plan, by: Actor, now: datetime
 ) -> None:
     row = held(plan, by=by, now=now)

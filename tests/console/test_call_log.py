@@ -242,7 +242,7 @@ class TestFilters:
 
 
 class TestPeriod:
-    def test_a_list_shows_the_last_seven_days_unless_it_is_told_otherwise(
+    def test_a_list_shows_the_last_seven_days_by_default(
         self, console: Browser, make: Make
     ) -> None:
         now = timezone.now()

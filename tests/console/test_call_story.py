@@ -43,7 +43,7 @@ def settled(call: UsageRecord, *attempts: dict[str, object], **columns: object) 
     )
 
 
-def test_a_refused_attempt_is_told_with_status_words_and_time(
+def test_a_refused_attempt_is_shown_with_status_message_and_time(
     console: Browser, world: World
 ) -> None:
     call = UsageRecord.objects.get(user=world.person, state="settled")
@@ -131,7 +131,9 @@ def test_an_answer_that_broke_off_began_before_it_did(console: Browser, world: W
     assert "It closed the connection." in text
 
 
-def test_a_failed_call_of_before_says_that_it_does_not_know(console: Browser, world: World) -> None:
+def test_a_failed_call_of_an_earlier_release_shows_an_unknown_cause(
+    console: Browser, world: World
+) -> None:
     call = UsageRecord.objects.get(user=world.person, state="settled")
     UsageRecord.objects.filter(pk=call.pk).update(end="provider_failed", output_tokens=0)
     text = shown(console, reverse("admin:usage_usagerecord_change", args=[call.pk]))

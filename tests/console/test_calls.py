@@ -44,7 +44,7 @@ def test_a_running_call_is_listed_and_an_ended_one_is_not(console: Browser, worl
     assert str(call.pk) in page
 
 
-def test_a_call_that_died_says_so_and_cannot_be_ended(console: Browser, world: World) -> None:
+def test_an_abandoned_call_is_marked_and_cannot_be_ended(console: Browser, world: World) -> None:
     call = running_of(world.person)
     UsageRecord.objects.filter(pk=call.pk).update(expires_at=datetime.now(UTC))
     assert "Died, not settled yet" in shown(console, RUNNING)
@@ -110,7 +110,7 @@ def test_a_persons_calls_are_stopped_and_restarted_from_their_page(
         assert "model calls stopped" not in activity
 
 
-def test_a_stop_may_end_by_itself_and_wants_a_reason(console: Browser, world: World) -> None:
+def test_a_stop_may_have_an_end_and_requires_a_reason(console: Browser, world: World) -> None:
     address = act(world.person, "stop_calls")
     for given, field in (
         ({"reason": "", "ends_at": ""}, "reason"),
@@ -207,9 +207,7 @@ def test_support_looks_at_a_charge_and_cannot_lower_it(stranger: Browser, world:
     assert address not in stranger.get(page).content.decode()
 
 
-def test_a_call_is_told_as_a_story_with_the_attempts_before_it(
-    console: Browser, world: World
-) -> None:
+def test_a_calls_page_lists_its_earlier_attempts(console: Browser, world: World) -> None:
     call = UsageRecord.objects.get(user=world.person, state="settled")
     at = call.opened_at
     abandoned = {
@@ -261,7 +259,7 @@ def test_a_call_is_told_as_a_story_with_the_attempts_before_it(
         assert said in text, said
 
 
-def test_a_running_call_is_told_so_far(console: Browser, world: World) -> None:
+def test_a_running_call_is_shown_with_its_current_state(console: Browser, world: World) -> None:
     call = running_of(world.person)
     UsageRecord.objects.filter(pk=call.pk).update(
         checkpoint_at=call.opened_at, checkpoint_input=7, checkpoint_output=1_234

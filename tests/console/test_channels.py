@@ -113,7 +113,7 @@ def test_a_purge_that_is_under_way_is_no_failure_until_it_takes_too_long(
     assert "Purge failed: under_way" in text(console, listed)
 
 
-def test_rolling_back_says_first_what_it_does(
+def test_rolling_back_shows_its_effect_first(
     console: Browser, published: Pipeline, now: datetime
 ) -> None:
     published.publish(published.release("3.0.0"))
@@ -315,7 +315,7 @@ def test_a_list_of_channels_asks_once_for_all(
         console.get(reverse("admin:releases_shellchannel_changelist"))
 
 
-def test_an_operator_is_told_why_a_shell_gets_what_it_gets(
+def test_an_operator_sees_the_reason_for_a_shells_version(
     console: Browser, published: Pipeline
 ) -> None:
     address = act("explain")

@@ -87,7 +87,7 @@ def test_each_client_has_its_numbers(console: Browser, clients: dict[str, Client
     assert "share-over" in text
 
 
-def test_seats_are_told_where_a_licence_has_some(
+def test_seats_are_shown_where_a_licence_has_some(
     console: Browser, clients: dict[str, Client]
 ) -> None:
     Licence.objects.filter(client=clients["Acme"]).update(seats=5)

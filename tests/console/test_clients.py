@@ -300,7 +300,7 @@ def test_terms_that_a_colleague_has_changed_meanwhile_are_kept_or_shown(
     assert Licence.objects.get().entitlements == ["forms"]
 
 
-def test_a_client_that_came_without_a_licence_is_shown_and_told_of(console: Browser) -> None:
+def test_a_client_without_a_licence_is_shown_and_needs_attention(console: Browser) -> None:
     bare = Client.objects.create(name="Entered by hand")
     assert "This client has no licence" in words(console, page(bare))
     assert "Entered by hand" in words(console, reverse("admin:accounts_client_changelist"))

@@ -78,7 +78,7 @@ def test_an_error_leads_nowhere_else(console: Browser) -> None:
     assert "elsewhere" not in console.get("/admin/nothing/", headers=elsewhere).content.decode()
 
 
-def test_a_stranger_is_told_of_an_error_on_a_card_without_scripts(stranger: Browser) -> None:
+def test_a_stranger_sees_an_error_on_a_card_without_scripts(stranger: Browser) -> None:
     guarded = Browser(enforce_csrf_checks=True)
     own = {"Origin": settings.BASE_URL}
     answer = guarded.post("/admin/login/", {"username": "a"}, headers=own)

@@ -62,7 +62,7 @@ def test_a_job_that_is_queued_again_has_as_many_tries_as_a_new_one(
 
 
 @pytest.mark.parametrize("act", ["retry", "retry_alike"])
-def test_a_failed_job_of_the_clock_that_is_queued_anew_already_is_left(
+def test_a_failed_scheduled_job_that_is_already_queued_again_is_kept(
     console: Browser, world: World, act: str
 ) -> None:
     with connection.cursor() as cursor:
@@ -303,7 +303,7 @@ def test_nights_are_listed_with_their_result_and_last_success_failed_ones_first(
     assert "Nightly jobs" not in console.get(address).content.decode()
 
 
-def test_jobs_are_told_by_what_they_do_with_chips_and_their_next_try(
+def test_jobs_are_listed_by_title_with_status_and_next_try(
     console: Browser, world: World, now: datetime
 ) -> None:
     with connection.cursor() as cursor:

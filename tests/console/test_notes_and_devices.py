@@ -142,7 +142,7 @@ class TestDevices:
         sign_in_at_once(email=user.email, password=PASSWORD, device=device, now=now)
         return Session.objects.filter(user=user)[0]
 
-    def test_a_device_is_told_once_with_version_and_platform(
+    def test_a_device_is_listed_once_with_version_and_platform(
         self, console: Browser, user: User, organisation: Client, laptop: Session
     ) -> None:
         for address in (

@@ -175,7 +175,7 @@ def test_each_way_notifies_once_of_a_beginning_and_an_end(
 
 
 @pytest.mark.parametrize("fails", ["by_mail", "by_webhook"])
-def test_a_process_that_dies_half_way_has_notified_of_nothing(
+def test_a_process_killed_half_way_has_notified_of_nothing(
     operators: Operators, fails: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(*_: object, **__: object) -> None:

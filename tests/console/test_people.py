@@ -167,7 +167,7 @@ def test_a_person_can_have_another_email(console: Browser, user: User, pair: Tok
     assert Session.objects.get().ended_at is None
 
 
-def test_a_person_moves_to_another_client_by_its_name_and_signs_in_anew(
+def test_a_person_moves_to_another_client_by_its_name_and_signs_in_again(
     console: Browser, user: User, pair: TokenPair, api: APIClient
 ) -> None:
     other = Client.objects.create(name="Borealis")

@@ -38,7 +38,7 @@ def reasons(page: Any) -> list[str]:
     return [code for code, _ in found.lookup_choices]
 
 
-def test_a_refusal_is_told_in_a_sentence_with_person_and_client(
+def test_a_refusal_is_shown_in_a_sentence_with_person_and_client(
     console: Browser, world: World, now: datetime
 ) -> None:
     refuse(world.person, "monthly_cap_exceeded", now, numbers=CAP)

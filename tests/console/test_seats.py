@@ -106,7 +106,7 @@ def test_every_page_and_the_rule_count_the_same_people(
     assert all("2 of 2" in words(console.get(each)) for each in places)
 
 
-def test_lowering_below_what_is_taken_is_said_and_disables_nobody(
+def test_lowering_below_the_taken_seats_warns_and_disables_nobody(
     console: Browser, acme: Client, plan: Plan
 ) -> None:
     User.objects.create_user("cem@acme.test", None, client=acme)

@@ -760,7 +760,7 @@ def test_a_session_in_use_ends_after_twelve_hours(whole: Browser) -> None:
         (set_one_time_password, "other@shell.test set a one-time password for you."),
     ],
 )
-def test_an_operator_who_is_signed_out_is_told_by_whom(
+def test_a_signed_out_operator_sees_who_ended_the_session(
     whole: Browser, operator: User, other: User, now: datetime, ends: Any, told: str
 ) -> None:
     assert whole.get("/admin/").status_code == 200

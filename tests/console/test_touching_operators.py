@@ -78,7 +78,7 @@ def asked_by(user: User, rf: RequestFactory) -> Any:
     return request
 
 
-def test_every_page_knows_whom_its_rows_are_about(browser: Browser) -> None:
+def test_every_page_identifies_the_people_of_its_rows(browser: Browser) -> None:
     found = 0
     for console in consoles():
         for row in console.model._default_manager.all():

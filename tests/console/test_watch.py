@@ -58,7 +58,7 @@ def actions() -> list[str]:
     return [f"{event.action} {event.target}" for event in events]
 
 
-def test_all_is_well_and_nobody_hears_of_it(now: datetime) -> None:
+def test_a_healthy_service_sends_no_notification(now: datetime) -> None:
     beat(now)
     assert notify(now=now) == []
     assert subjects() == actions() == []
@@ -142,7 +142,7 @@ def test_a_mail_that_cannot_be_handed_over_is_tried_again(now: datetime, monkeyp
     assert len(mail.outbox) == 1
 
 
-def test_a_trouble_that_is_over_is_cleared_and_raised_anew_if_it_comes_back(now: datetime) -> None:
+def test_an_alert_is_cleared_at_its_end_and_raised_again_if_it_returns(now: datetime) -> None:
     notify(now=now)
     beat(now + MINUTE)
     assert notify(now=now + MINUTE) == []

@@ -79,7 +79,7 @@ def test_a_change_that_is_rolled_back_has_none(licence: Licence) -> None:
     assert actions() == []
 
 
-def test_changes_by_rules_are_told_once(
+def test_changes_by_rules_are_audited_once(
     licence: Licence, plan: Plan, by: Actor, now: datetime
 ) -> None:
     which: dict[str, Any] = {"licence_id": licence.pk, "by": by, "now": now, "reason": "x"}

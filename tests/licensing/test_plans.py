@@ -107,7 +107,7 @@ def test_an_entitlement_that_a_plan_already_has_is_not_refused(
         assert plan.entitlements == sorted(entitlements)
 
 
-def test_a_change_wants_to_know_why(plan: Plan, by: Actor, now: datetime) -> None:
+def test_a_change_requires_a_reason(plan: Plan, by: Actor, now: datetime) -> None:
     with pytest.raises(InvalidRequest):
         change_plan(plan_id=plan.pk, terms=LARGER, reason=" ", by=by, now=now)
     plan.refresh_from_db()

@@ -99,7 +99,7 @@ class TestAskingStripe:
         with pytest.raises(BillingUnavailable, match="not a list"):
             statuses_by_customer()
 
-    def test_an_answer_about_others_suspends_nobody_and_is_told(
+    def test_an_answer_about_other_customers_suspends_nobody_and_is_reported(
         self, stripe: Stripe, paying: Paying
     ) -> None:
         paying(3)
@@ -215,7 +215,7 @@ class TestProducts:
         stripe.items[1] = [("price_9", "prod_support")]
         assert synced() == "nothing changed; without a subscription: 1 (Client 000)"
 
-    def test_products_that_nobody_has_bought_change_nothing_and_are_told(
+    def test_products_that_nobody_has_bought_change_nothing_and_are_reported(
         self, stripe: Stripe, paying: Paying, settings: Settings
     ) -> None:
         paying(2)

@@ -266,7 +266,7 @@ def test_our_key_in_another_writing_withholds_the_text(written: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "ollama"])
-def test_a_server_without_a_key_or_with_a_word_for_one_is_told(key: str) -> None:
+def test_a_servers_message_is_shown_unchanged_without_a_key_in_it(key: str) -> None:
     said = "Input validation error: `inputs` must be a list"
     assert told(said, key=key) == said
 

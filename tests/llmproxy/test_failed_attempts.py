@@ -169,7 +169,7 @@ def test_failures_without_a_status_are_named(
         (breaks_off, "sent an answer that could not be read"),
     ],
 )
-def test_the_cause_of_a_broken_connection_is_told_in_words(
+def test_the_cause_of_a_broken_connection_is_shown_in_words(
     routed: Routed, script: Script | None, told: str
 ) -> None:
     routed.add(script)
@@ -261,7 +261,7 @@ def test_a_provider_whose_key_cannot_be_read_was_not_asked(routed: Routed) -> No
     assert "decrypted" in cause(record)
 
 
-def test_the_stop_of_an_operator_is_told_and_no_providers_failure(routed: Routed) -> None:
+def test_an_operators_stop_is_shown_and_is_no_providers_failure(routed: Routed) -> None:
     def script(peer: Peer, _: bytes) -> None:
         peer.send(CHUNKED)
         peer.chunk(event("one"))
@@ -281,7 +281,7 @@ def test_the_stop_of_an_operator_is_told_and_no_providers_failure(routed: Routed
     assert cause(record) == ModelCallsStopped.default_detail.rstrip(".")
 
 
-def test_a_caller_who_has_left_was_told_nothing(routed: Routed) -> None:
+def test_a_disconnected_caller_received_no_problem(routed: Routed) -> None:
     routed.add(
         lambda peer, _: (peer.send(CHUNKED), peer.chunk(event("one")), peer.wait_until_gone())
     )

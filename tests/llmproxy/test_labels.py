@@ -10,7 +10,7 @@ from llmproxy.requests.labels import LONGEST_VALUE, MOST_PAIRS, labels_of
 @pytest.mark.parametrize(
     "members", [{}, {"user": None, "metadata": None}, {"user": "", "metadata": {}}]
 )
-def test_nothing_said_is_nothing_kept(members: dict[str, Any]) -> None:
+def test_a_call_without_labels_stores_none(members: dict[str, Any]) -> None:
     assert labels_of(members) is None
 
 

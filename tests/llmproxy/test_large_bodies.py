@@ -112,7 +112,7 @@ FAULTY = [
 
 
 @pytest.mark.parametrize(("name", "body", "where"), FAULTY)
-def test_one_fault_of_a_large_body_is_told_soon(name: str, body: Json, where: str) -> None:
+def test_one_fault_of_a_large_body_is_reported_soon(name: str, body: Json, where: str) -> None:
     """The validator took up to a millisecond for each value of a union, and refused whole bodies after seconds."""
 
     def refuse() -> None:

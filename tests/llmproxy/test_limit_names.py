@@ -27,14 +27,14 @@ OLD, NEW = "max_tokens", "max_completion_tokens"
         ("http://127.0.0.1:11434/v1", OLD),
     ],
 )
-def test_an_address_says_the_name(settings: Settings, address: str, name: str) -> None:
+def test_an_address_determines_the_name(settings: Settings, address: str, name: str) -> None:
     settings.LLM_BASE_URL, settings.LLM_LIMIT_NAME = address, ""
     assert limit_name(Provider(name="theirs", base_url=address)) == name
     assert limit_name(Provider(name=Provider.DEFAULT)) == name
 
 
 @pytest.mark.parametrize("name", [OLD, NEW])
-def test_an_operator_says_otherwise(settings: Settings, name: str) -> None:
+def test_an_operators_choice_overrides_the_name(settings: Settings, name: str) -> None:
     settings.LLM_BASE_URL, settings.LLM_LIMIT_NAME = "https://api.openai.com/v1", name
     address = "https://api.openai.com/v1"
     assert limit_name(Provider(name="theirs", base_url=address, limit_name=name)) == name

@@ -163,7 +163,7 @@ def test_an_operator_names_members_and_an_existing_all_is_kept(by: Actor, now: d
 
 
 @pytest.mark.django_db
-def test_a_process_of_the_release_before_is_heard(by: Actor, now: datetime) -> None:
+def test_a_column_written_by_the_previous_release_is_read(by: Actor, now: datetime) -> None:
     """It writes its own column alone."""
     terms = {"name": "theirs", "dialect": "openai", "base_url": "https://a.test/v1"}
     made = add_provider(terms=ProviderTerms(**terms, members="top_k"), key="", by=by, now=now)

@@ -465,7 +465,7 @@ class TestStreams:
         assert last["usage"]["output_tokens"] == 42
         assert sum(piece.size for piece in pieces) >= len("Hm.Helloweather")
 
-    def test_a_report_that_is_not_believed_is_not_told(self) -> None:
+    def test_an_implausible_report_is_not_forwarded(self) -> None:
         _, translator = events(*events_of(message(text("Hello"))))
         last, _ = told(translator.ending(TokenUsage(30, 99, 15)))
         usage = last["usage"]

@@ -311,7 +311,7 @@ class TestEvents:
         got = translate.piece(event(b"[DONE]"))
         assert (type(got.failed), got.ended) == (ProviderError, False)
 
-    def test_a_role_is_said_once(self) -> None:
+    def test_a_role_is_sent_once(self) -> None:
         translate = translator(chat())
         given = [{"index": at, "delta": {"role": "assistant", "content": "x"}} for at in (0, 1)]
         first = translate.piece(event({"choices": given}))

@@ -119,7 +119,7 @@ def test_a_refused_settlement_does_not_delay_the_others(
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_the_caller_of_a_refused_settlement_hears_of_it_at_once(
+def test_the_caller_of_a_refused_settlement_is_informed_at_once(
     play: Play, database: Database, streamed: bool, settings
 ) -> None:
     """Nobody settles it soon, so that a wait would time out: here after an hour."""

@@ -107,7 +107,7 @@ def test_a_stream_is_the_same_to_a_caller_however_its_bytes_come(name: str) -> N
 
 @pytest.mark.parametrize("called", [None, "house"])
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_caller_hears_what_the_provider_said(name: str, called: str | None) -> None:
+def test_a_caller_receives_the_providers_text(name: str, called: str | None) -> None:
     shape = SHAPES[name]
     given = read(shape, "a byte at a time", include_usage=True, called=called)
     assert heard_by_the_sdk(given.body) == shape.heard

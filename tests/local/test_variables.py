@@ -31,7 +31,7 @@ def test_secrets_and_keys_stay_and_addresses_follow(tmp_path: Path) -> None:
     assert (second["DATABASE_URL"], second["CACHE_URL"]) == ("d", "")
 
 
-def test_a_secret_that_was_taken_out_of_the_file_is_made_anew(tmp_path: Path) -> None:
+def test_a_secret_removed_from_the_file_is_generated_again(tmp_path: Path) -> None:
     first = for_run(tmp_path, {})
     del first["SECRET_KEY"]
     assert len(for_run(tmp_path, first)["SECRET_KEY"]) >= 50

@@ -50,7 +50,7 @@ def test_a_pinned_shell_is_never_offered_an_older_version(
 
 
 @pytest.mark.parametrize("version", ["1.9.9", "1.5.0-rc.1", "1.2", "v1.2.0"])
-def test_a_version_that_was_never_published_is_told(
+def test_a_version_that_was_never_published_is_refused(
     releases: dict[str, Release], version: str
 ) -> None:
     response = pinned(version, "1.0.0")

@@ -31,7 +31,7 @@ def test_only_events_past_their_retention_time_are_pruned() -> None:
 
 
 @pytest.mark.django_db
-def test_the_setting_says_how_long(settings) -> None:
+def test_the_setting_determines_the_retention(settings) -> None:
     settings.TELEMETRY_RETENTION_DAYS = 7
     received(2, NOON - timedelta(days=8))
     received(2, NOON - timedelta(days=6))

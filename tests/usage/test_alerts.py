@@ -549,7 +549,7 @@ class TestTelling:
 
 @pytest.mark.django_db
 class TestChecking:
-    def test_the_percentile_is_told_once_a_month(self, plan: Plan, by: Actor) -> None:
+    def test_the_percentile_is_notified_once_a_month(self, plan: Plan, by: Actor) -> None:
         crowd = people(20, plan, by)
         for each in crowd[:18]:
             use(each, 100)

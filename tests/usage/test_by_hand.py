@@ -29,7 +29,7 @@ def sql(statement: str, *values: object) -> None:
         cursor.execute(statement, values or None)
 
 
-def test_rules_and_the_worker_are_told_once(
+def test_changes_by_rules_and_the_worker_are_audited_once(
     user: User, organisation: Client, by: Actor, now: datetime
 ) -> None:
     for monthly in (10**9, 2 * 10**9, None, 10**9):
@@ -44,7 +44,7 @@ def test_rules_and_the_worker_are_told_once(
     assert told() == []
 
 
-def test_a_budget_by_hand_is_told(organisation: Client) -> None:
+def test_a_budget_set_by_hand_is_audited(organisation: Client) -> None:
     sql("INSERT INTO usage_budget (client_id, monthly, spent) VALUES (%s, 5, 0)", organisation.pk)
     sql("UPDATE usage_budget SET monthly = 7")
     sql("UPDATE usage_budget SET spent = 1")
@@ -57,7 +57,7 @@ def test_a_budget_by_hand_is_told(organisation: Client) -> None:
     assert changed.actor.startswith("database role ")
 
 
-def test_an_override_by_hand_is_told(user: User) -> None:
+def test_an_override_made_by_hand_is_audited(user: User) -> None:
     sql(
         "INSERT INTO usage_override (user_id, is_extra, starts_at, ends_at, reason, daily_tokens)"
         " VALUES (%s, true, now(), now() + interval '1 day', 'why not', 9)",

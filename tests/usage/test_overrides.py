@@ -108,7 +108,7 @@ def test_an_override_has_a_number_a_reason_and_an_end(
     assert not Override.objects.exists()
 
 
-def test_ending_wants_to_know_why(user: User, by: Actor, now: datetime) -> None:
+def test_ending_an_override_requires_a_reason(user: User, by: Actor, now: datetime) -> None:
     override = grant(user, by, now, daily_tokens=1)
     with pytest.raises(InvalidRequest):
         end_override(override_id=override.pk, reason="", by=by, now=now)

@@ -152,7 +152,7 @@ class TestStopping:
         assert [fault.pointer for fault in refused.value.errors] == pointers
         assert not Stop.objects.exists()
 
-    def test_restarting_wants_to_know_why(self, user: User, by: Actor) -> None:
+    def test_restarting_requires_a_reason(self, user: User, by: Actor) -> None:
         stop(user, by)
         with pytest.raises(InvalidRequest):
             restart_model_calls(user_id=user.pk, reason="", by=by, now=NOW)
@@ -166,7 +166,7 @@ class TestStopping:
 
 @pytest.mark.django_db
 class TestRunningCalls:
-    def test_all_of_a_person_are_told_to_end(self, user: User, by: Actor) -> None:
+    def test_all_calls_of_a_person_are_signalled_to_end(self, user: User, by: Actor) -> None:
         other = User.objects.create_user("bert@acme.test", client=user.client)
         mine = {ask(user).record_id, ask(user).record_id}
         ids = {*mine, ask(other).record_id}
@@ -200,7 +200,7 @@ class TestRunningCalls:
         assert not end_call(record_id=call.record_id, reason="Loops.", by=by, now=NOW)
         assert not RunningCall.objects.exists()
 
-    def test_ending_wants_to_know_why(self, user: User, by: Actor) -> None:
+    def test_ending_a_call_requires_a_reason(self, user: User, by: Actor) -> None:
         call = ask(user)
         with pytest.raises(InvalidRequest):
             end_call(record_id=call.record_id, reason=" ", by=by, now=NOW)

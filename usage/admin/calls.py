@@ -40,8 +40,8 @@ class StopModelCalls(PersonAction, BulkAction):
         yield "New model calls are refused at once (model_calls_stopped); running ones end within 15 seconds."
         yield "Output until then is charged. They stay signed in."
 
-    def message(self, whom: str, number: int) -> str:
-        return f"{whom} can no longer call models. {_ending(number) if number else 'No call was running.'}"
+    def message(self, subject: str, number: int) -> str:
+        return f"{subject} can no longer call models. {_ending(number) if number else 'No call was running.'}"
 
     def do_one(self, target: User, **given: Any) -> int:
         return stop_model_calls(user_id=target.pk, **given)
@@ -59,8 +59,8 @@ class RestartModelCalls(PersonAction, BulkAction):
     def effects(self, target: User | None) -> Iterable[str]:
         yield "Model calls work again, from the next one on."
 
-    def message(self, whom: str, number: int) -> str:
-        return f"{whom} can call models again."
+    def message(self, subject: str, number: int) -> str:
+        return f"{subject} can call models again."
 
     def do_one(self, target: User, **given: Any) -> int:
         return restart_model_calls(user_id=target.pk, **given)
@@ -84,7 +84,7 @@ class EndCall(BulkAction):
         # The list comes next: an ended call has no page.
         return Result(self.do_all([target], **given))
 
-    def message(self, whom: str, number: int) -> str:
+    def message(self, subject: str, number: int) -> str:
         return _ending(number)
 
     def do_one(self, target: RunningCall, **given: Any) -> int:

@@ -37,7 +37,7 @@ def items_of(
     """
     expected = frozenset(had_rows)
     known = known or {}
-    found = {kind: known[kind.name] if kind.name in known else kind.found(now) for kind in kinds}
+    found = {kind: known[kind.name] if kind.name in known else kind.find(now) for kind in kinds}
     probes = [
         _probe(kind, rows)
         for kind, rows in found.items()
@@ -93,7 +93,7 @@ class Item:
     more: int = 0
 
     def __str__(self) -> str:
-        return unescape(strip_tags(self.says()))
+        return unescape(strip_tags(self.sentence()))
 
     @property
     def name(self) -> str:
@@ -110,10 +110,10 @@ class Item:
         return getattr(self.row, self.kind.since, None)
 
     @property
-    def whom(self) -> str:
+    def affected(self) -> str:
         """The number of people affected, as in "97 people"."""
-        whom = "" if self.more else getattr(self.row, "whom", self.kind.whom)
-        return counted(whom, "person", "people") if isinstance(whom, int) else whom
+        affected = "" if self.more else getattr(self.row, "affected", self.kind.affected)
+        return counted(affected, "person", "people") if isinstance(affected, int) else affected
 
     @property
     def acts(self) -> list[str]:
@@ -147,7 +147,7 @@ class Item:
         """The address of the console's page with the step to take."""
         return f"{settings.BASE_URL}{reverse('admin:alerts')}#{self.kind.name}"
 
-    def says(self, request: HttpRequest | None = None) -> SafeString:
+    def sentence(self, request: HttpRequest | None = None) -> SafeString:
         """Returns the sentence, with links to the pages that this operator may open."""
         # A template has escaped it.
         return SafeString(self._written("admin", ".html", request=request).strip())  # nosec B308, B703

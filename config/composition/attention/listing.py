@@ -18,7 +18,7 @@ from config.console.navigation import Count
 from config.platform.attention import Kind, Level, Rows, in_order
 
 # The latest items of this process, for the sidebar of every page, which runs no query.
-_last_found: list[Item] = []
+_last_items: list[Item] = []
 
 
 def items(
@@ -68,7 +68,7 @@ def _of_clients(*, now: datetime, operator: Any) -> tuple[dict[Kind, QuerySet[An
     queries = {
         kind: rows
         for kind in kinds
-        if kind.then is None and isinstance(rows := kind.found(now), QuerySet)
+        if kind.then is None and isinstance(rows := kind.find(now), QuerySet)
     }
     return queries, [kind for kind in kinds if kind not in queries]
 
@@ -80,17 +80,17 @@ def _column_of(kind: Kind) -> str:
 
 def look(*, now: datetime) -> None:
     """Updates the items for the counts of the sidebar."""
-    _last_found[:] = items(now=now)
+    _last_items[:] = items(now=now)
 
 
 def counts(operator: Any, found: Sequence[Item] | None = None) -> dict[str, Count]:
     """Returns the number of items by entry of the sidebar: of ``found``, or of the latest ``look``."""
-    shown: dict[str, Count] = {}
-    for item in _last_found if found is None else found:
+    counted: dict[str, Count] = {}
+    for item in _last_items if found is None else found:
         if operator.has_perm(item.kind.right):
-            number, kind = shown.get(item.kind.area, Count(0, "watch"))
-            shown[item.kind.area] = Count(number + 1, "" if item.level == Level.ACT else kind)
-    return shown
+            number, kind = counted.get(item.kind.area, Count(0, "watch"))
+            counted[item.kind.area] = Count(number + 1, "" if item.level == Level.ACT else kind)
+    return counted
 
 
 def _urgency(item: Item) -> tuple[Level, bool, float]:

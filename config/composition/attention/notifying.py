@@ -62,16 +62,16 @@ def notify(*, now: datetime) -> list[str]:
 
 def _compare(way: Way, present: Mapping[str, Item], *, now: datetime) -> Collection[str]:
     """Records the alerts that have begun, become more severe or ended for a channel; returns their names."""
-    known = {row.name: row for row in way.rows()}
+    stored = {row.name: row for row in way.rows()}
     changed = set()
     for name, item in present.items():
-        row = known.get(name)
+        row = stored.get(name)
         if row is None or item.level < row.level:
             way.begin(item, now=now)
             changed.add(name)
         elif row.ended_at:
             way.resume(row, now=now)
-    for name in known.keys() - present.keys():
+    for name in stored.keys() - present.keys():
         if way.rows().filter(name=name, ended_at=None).update(ended_at=now):
             changed.add(name)
     return changed

@@ -37,9 +37,9 @@ def worker(now: datetime) -> Iterator[Finding]:
     # Heartbeats have the database's time, ticks the worker's: a tick in the future proves nothing.
     past = (each for each in (beat, tick) if each and each < now + AHEAD)
     life = max(past, default=None)
-    stands_still = life is None or life < now - STILL_AFTER
-    if stands_still or beat is None or beat < now - BEAT_OVERDUE:
-        yield Finding(since=life, is_alert=stands_still)
+    is_still = life is None or life < now - STILL_AFTER
+    if is_still or beat is None or beat < now - BEAT_OVERDUE:
+        yield Finding(since=life, is_alert=is_still)
 
 
 def clock(now: datetime) -> QuerySet[ProcrastinatePeriodicDefer]:
@@ -73,7 +73,7 @@ def overdue_jobs(now: datetime) -> QuerySet[ProcrastinateJob]:
 
 
 def counted_jobs(rows: QuerySet[ProcrastinateJob], now: datetime) -> Iterator[Finding]:
-    """Returns jobs counted by task, and the number of people whom they are for."""
+    """Returns jobs counted by task, and the number of people affected."""
     to = Coalesce(*(KeyTextTransform(name, "args") for name in ("user_id", "email", "to")))
     numbers = (Count("pk", distinct=True), Max("pk"), Max("procrastinateevent__at"))
     tasks = rows.order_by("task_name").values_list("task_name")
@@ -86,8 +86,8 @@ def counted_jobs(rows: QuerySet[ProcrastinateJob], now: datetime) -> Iterator[Fi
     job = ProcrastinateJob(pk=last[0], task_name=names[0], status="failed")
     titles = [title_of(name) for name in names]
     does = [f"{title[:1].lower()}{title[1:]}" for title in titles]
-    whom = sum(people) or ""
-    yield Finding(number=sum(each), names=does, since=since, job=job, whom=whom)
+    affected = sum(people) or ""
+    yield Finding(number=sum(each), names=does, since=since, job=job, affected=affected)
 
 
 def failed_jobs(rows: QuerySet[ProcrastinateJob], now: datetime) -> Iterator[Finding]:
@@ -109,19 +109,19 @@ def nights(now: datetime, runs: list[nightly.Run] | None = None) -> Iterator[Fin
             yield Finding(pk=run.job, title=run.title, since=at, failed=failed, is_alert=False)
 
 
-def missed_together(found: list[Finding]) -> Iterator[Finding]:
+def missed_together(findings: list[Finding]) -> Iterator[Finding]:
     """The jobs that have missed a night as one finding, and each that has only failed, with its cause."""
-    missed = [each for each in found if not hasattr(each, "failed")]
+    missed = [each for each in findings if not hasattr(each, "failed")]
     if missed:
         since = min((each.since for each in missed if each.since), default=None)
         yield Finding(missed=[each.title for each in missed], since=since, level=Level.ACT)
-    yield from (each for each in found if hasattr(each, "failed"))
+    yield from (each for each in findings if hasattr(each, "failed"))
 
 
 JOBS, JOB = "Background jobs", "procrastinate.view_procrastinatejob"
 kinds.add(
     Kind(
-        WORKER, 10, JOBS, JOB, worker, Level.ACT, whom="everybody",
+        WORKER, 10, JOBS, JOB, worker, Level.ACT, affected="everybody",
         alert=Alert("Start `manage.py work`; nothing is lost.", "5 minutes without one"),
     ),
     Kind(

@@ -32,7 +32,7 @@ class Line(NamedTuple):
     """An item with the label and address of the action that this operator may take."""
 
     item: Item
-    says: SafeString
+    sentence: SafeString
     act: tuple[str, str] | None
 
 
@@ -118,15 +118,15 @@ def at_a_glance(request: HttpRequest, *, now: datetime) -> dict[str, Any]:
     user: Any = request.user
     runs = last_runs() if user.has_perm("accounts.view_auditevent") else None
     known = {"night": nights(now, runs)} if runs else None
-    found = listing.items(now=now, operator=user, known=known)
-    calm = all(item.kind.name != "night" for item in found)
+    listed = listing.items(now=now, operator=user, known=known)
+    calm = all(item.kind.name != "night" for item in listed)
     # Each reading of the roles is a query.
     roles = user.roles
     return {
-        "items": found,
-        "attention": [_line(request, item) for item in found],
-        "act": sum(item.level == Level.ACT for item in found),
-        "watch": sum(item.level == Level.WATCH for item in found),
+        "items": listed,
+        "attention": [_line(request, item) for item in listed],
+        "act": sum(item.level == Level.ACT for item in listed),
+        "watch": sum(item.level == Level.WATCH for item in listed),
         "panels": [
             (f"admin/front/{panel.name}.html", panel.find(request, now))
             for panel in PANELS
@@ -137,7 +137,7 @@ def at_a_glance(request: HttpRequest, *, now: datetime) -> dict[str, Any]:
 
 
 def _line(request: HttpRequest, item: Item) -> Line:
-    return Line(item, item.says(request), _act(request, item) or _door(request, item))
+    return Line(item, item.sentence(request), _act(request, item) or _door(request, item))
 
 
 def _act(request: HttpRequest, item: Item) -> tuple[str, str] | None:

@@ -75,10 +75,10 @@ def right(text: str) -> str:
     return format_html('<span class="number">{}</span>', text)
 
 
-def _column(field: str, label: str, shown: Callable[[Any], str]) -> Callable[[Any], str]:
+def _column(field: str, label: str, as_text: Callable[[Any], str]) -> Callable[[Any], str]:
     @admin.display(description=label or field.replace("_", " "), ordering=field)
     def column(row: Any) -> str:
-        return shown(getattr(row, field))
+        return as_text(getattr(row, field))
 
     # The class of its cells is derived from it.
     column.__name__ = field

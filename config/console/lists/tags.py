@@ -41,8 +41,8 @@ def _filter(spec: Any, cl: Any) -> dict[str, Any]:
     own = set(spec.expected_parameters())
     options = []
     for choice in spec.choices(cl):
-        given = parse_qsl(choice["query_string"].removeprefix("?"))
-        value = urlencode([(name, each) for name, each in given if name in own])
+        pairs = parse_qsl(choice["query_string"].removeprefix("?"))
+        value = urlencode([(name, each) for name, each in pairs if name in own])
         options.append((value, choice["display"], choice["selected"]))
     chosen = any(value and selected for value, _, selected in options)
     return {
@@ -59,8 +59,8 @@ def listed(results: Iterable[Any], headers: Iterable[Any]) -> dict[str, Any]:
     labels = [capfirst(str(header["text"])) for header in headers]
     rows = [list(row) for row in results]
     kinds = [_kind(cells) for cells in zip(*rows, strict=True)]
-    shown = [[_labelled(*each) for each in zip(row, labels, kinds, strict=True)] for row in rows]
-    return {"rows": shown, "headers": list(zip(headers, kinds, strict=True))}
+    labelled = [[_labelled(*each) for each in zip(row, labels, kinds, strict=True)] for row in rows]
+    return {"rows": labelled, "headers": list(zip(headers, kinds, strict=True))}
 
 
 def _kind(cells: Iterable[str]) -> str:

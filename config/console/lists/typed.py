@@ -128,10 +128,10 @@ class ChosenFilter(TypedFilter):
     def choices(self, changelist: Any) -> Iterator[Any]:
         # Django's own way leaves out each parameter that begins with a name.
         others = dict.fromkeys(self.names)
-        known = list(self.options())
-        if self.shown and self.shown not in dict(known):
-            known.append((self.shown, self.shown))
-        for value, label in known:
+        options = list(self.options())
+        if self.shown and self.shown not in dict(options):
+            options.append((self.shown, self.shown))
+        for value, label in options:
             query = changelist.get_query_string({**others, self.names[0]: value or None})
             yield {"selected": value == self.shown, "query_string": query, "display": label}
 

@@ -26,9 +26,9 @@ def keep(
     secret = [name for name, field in form.fields.items() if _is_secret(field)]
     hidden = [field.html_name for field in form.hidden_fields()]
     excluded = {"csrfmiddlewaretoken", FIELD, *secret, *hidden}
-    given = {name: values for name, values in request.POST.lists() if name not in excluded}
+    data = {name: values for name, values in request.POST.lists() if name not in excluded}
     until = time() + KEPT_SECONDS
-    request.session[KEPT] = {"page": page, "until": until, "given": {**given, **also}}
+    request.session[KEPT] = {"page": page, "until": until, "given": {**data, **also}}
 
 
 def taken(request: HttpRequest) -> QueryDict | None:
@@ -39,11 +39,11 @@ def taken(request: HttpRequest) -> QueryDict | None:
     del request.session[KEPT]
     if kept["until"] < time():
         return None
-    given = QueryDict(mutable=True)
+    data = QueryDict(mutable=True)
     for name, values in kept["given"].items():
-        given.setlist(name, values)
+        data.setlist(name, values)
     messages.info(request, BACK)
-    return given
+    return data
 
 
 def clear_faults(form: forms.BaseForm, kept: Mapping[str, Any] | None) -> None:

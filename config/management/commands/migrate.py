@@ -28,26 +28,28 @@ class Command(migrate.Command):
 
     def handle(self, *args: Any, **options: Any) -> None:
         refuse_older_release()
-        for left in reversed(range(ATTEMPTS)):
+        for remaining in reversed(range(ATTEMPTS)):
             try:
-                _wait_for_locks(LOCK_WAIT if left % 5 else LONGER_WAIT)
+                _wait_for_locks(LOCK_WAIT if remaining % 5 else LONGER_WAIT)
                 with connection.execute_wrapper(_unlimited_for_concurrent):
                     super().handle(*args, **options)
                 return
             except OperationalError as error:
-                if not left or not isinstance(error.__cause__, LockNotAvailable | DeadlockDetected):
+                if not remaining or not isinstance(
+                    error.__cause__, LockNotAvailable | DeadlockDetected
+                ):
                     raise
             self.stdout.write("\nmigrate: a table is in use; trying again")
             time.sleep(PAUSE_SECONDS)
 
 
-def _unlimited_for_concurrent(execute: Callable[..., Any], sql: str, *given: Any) -> Any:
+def _unlimited_for_concurrent(execute: Callable[..., Any], sql: str, *parameters: Any) -> Any:
     """Waits without limit for concurrent statements, which block nothing and leave an invalid index if interrupted."""
     if "CONCURRENTLY" not in sql:
-        return execute(sql, *given)
+        return execute(sql, *parameters)
     _wait_for_locks("0")
     try:
-        return execute(sql, *given)
+        return execute(sql, *parameters)
     finally:
         _wait_for_locks(LOCK_WAIT)
 

@@ -174,11 +174,11 @@ async def _written(write: Callable[..., Awaitable[None]], *args: Any, **end: Any
 
 def note_failure(job: Job, error: Exception, *, now: datetime) -> None:
     """Audits a job's permanent failure: the class of the error, and its message without the job's arguments."""
-    said = str(error)
+    message = str(error)
     # The longest first, because a text may contain another.
     for value in sorted(_texts(job.task_kwargs), key=len, reverse=True):
-        said = said.replace(value, "[…]")
-    cause = f"{type(error).__name__}: {scrubbed(said)[:LONGEST_CAUSE]}".removesuffix(": ")
+        message = message.replace(value, "[…]")
+    cause = f"{type(error).__name__}: {scrubbed(message)[:LONGEST_CAUSE]}".removesuffix(": ")
     by = Actor(name="the worker")
     # The job's connection may be broken.
     release_connection()

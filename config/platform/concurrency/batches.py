@@ -80,14 +80,14 @@ class Batches(Generic[E]):
         while True:
             woken.clear()
             with self._lock:
-                left, has_started = execution.deadline - monotonic(), execution.has_started
-                if execution.is_done or (left < 0 and not has_started):
+                remaining, has_started = execution.deadline - monotonic(), execution.has_started
+                if execution.is_done or (remaining < 0 and not has_started):
                     return False
                 if not has_started and self._may_lead():
                     return True
                 # Hundreds may wait, so only the first polls.
                 is_first = not has_started and self.waiting[0] is execution
-            woken.wait(PATIENCE_SECONDS if is_first else None if has_started else left)
+            woken.wait(PATIENCE_SECONDS if is_first else None if has_started else remaining)
 
     def _may_lead(self) -> bool:
         """Makes the caller the leader of the next batch, if it is time for one."""

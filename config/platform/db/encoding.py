@@ -28,11 +28,11 @@ def refuse_other_encodings() -> None:
 
 def _fault(alias: str) -> str:
     """Queries on a separate connection and closes it: forked processes must not share one."""
-    asked = connections[alias]
+    database = connections[alias]
     # A process without a database has Django's placeholder here.
-    if asked.vendor != "postgresql":
+    if database.vendor != "postgresql":
         return ""
-    with psycopg.connect(**asked.get_connection_params()) as connection:
+    with psycopg.connect(**database.get_connection_params()) as connection:
         encoding, name = connection.info.parameter_status("server_encoding"), connection.info.dbname
     # A pooler may not report it.
     if encoding in {None, NEEDED}:

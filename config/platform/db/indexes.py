@@ -22,10 +22,10 @@ def no_invalid_indexes(alias: str) -> list[checks.CheckMessage]:
     """Warns of each index that PostgreSQL maintains but never uses, with the command that removes it."""
     with connections[alias].cursor() as cursor:
         cursor.execute(_INVALID)
-        return [_left_over(name) for (name,) in cursor.fetchall()]
+        return [_invalid_index(name) for (name,) in cursor.fetchall()]
 
 
-def _left_over(index: str) -> checks.CheckMessage:
+def _invalid_index(index: str) -> checks.CheckMessage:
     return checks.Warning(
         f"The index {index} is invalid: its build failed or was interrupted.",
         hint=f"DROP INDEX CONCURRENTLY {index}; then manage.py migrate, which builds what is missing.",

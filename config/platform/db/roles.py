@@ -80,10 +80,10 @@ def _made(owner: psycopg.Connection[Any], role: str, password: str) -> str:
     powers = (
         "SELECT rolsuper OR rolcreaterole OR rolreplication FROM pg_roles WHERE rolname = %(role)s"
     )
-    found = _fetch(owner, powers, role=role)
-    if found and found[0][0]:
+    rows = _fetch(owner, powers, role=role)
+    if rows and rows[0][0]:
         raise NotSplit(f"{role} is a superuser, or nearly: give DATABASE_URL another role.")
-    if found:
+    if rows:
         return f"{role} exists."
     create = sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role))
     if password:
@@ -150,8 +150,8 @@ def _grant(owner: psycopg.Connection[Any], role: str, append_only: Sequence[str]
 
 
 def _run(owner: psycopg.Connection[Any], statement: str, **names: str) -> None:
-    found = {name: sql.Identifier(each) for name, each in names.items()}
-    owner.execute(sql.SQL(statement).format(**found))
+    identifiers = {name: sql.Identifier(each) for name, each in names.items()}
+    owner.execute(sql.SQL(statement).format(**identifiers))
 
 
 def _fetch(owner: psycopg.Connection[Any], query: str, **values: Any) -> list[tuple[Any, ...]]:

@@ -25,11 +25,11 @@ def limit_statements(limits: str) -> None:
     os.environ["PGOPTIONS"] = f"{limits} {os.environ.get('PGOPTIONS', '')}".strip()
 
 
-def with_session(given: Mapping[str, Any]) -> dict[str, Any]:
+def with_session(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the parameters of a connection with everything that its session needs.
 
     The driver uses an address's ``options`` instead of ``PGOPTIONS``. Here both apply, and the server takes the last
     value of a name: limits of the address win over ours, and our styles over everything.
     """
-    parts = os.environ.get("PGOPTIONS", ""), str(given.get("options") or ""), STYLES
-    return {**given, "options": " ".join(filter(None, parts))}
+    parts = os.environ.get("PGOPTIONS", ""), str(parameters.get("options") or ""), STYLES
+    return {**parameters, "options": " ".join(filter(None, parts))}

@@ -15,7 +15,7 @@ class ClientConnection(socket):
     """Buffers the bytes after ``hold`` until more follow, or ``flush``."""
 
     _holds = False
-    _held = b""
+    _buffered = b""
     _refuses_body = False
     # The first bytes of the current request, for the answer to a malformed one.
     head = b""
@@ -27,7 +27,7 @@ class ClientConnection(socket):
     def flush(self) -> None:
         """Sends the buffer, unless the connection has been closed."""
         self._holds = False
-        if self._held and self.fileno() >= 0:
+        if self._buffered and self.fileno() >= 0:
             self.sendall(b"")
 
     def begin(self) -> None:
@@ -45,10 +45,10 @@ class ClientConnection(socket):
 
     def sendall(self, data: Any, flags: int = 0) -> None:
         if self._holds:
-            self._holds, self._held = False, data
+            self._holds, self._buffered = False, data
             return
-        if self._held:
-            data, self._held = self._held + data, b""
+        if self._buffered:
+            data, self._buffered = self._buffered + data, b""
         # gevent's ``sendall`` first queries the size of the connection's buffer, which a chunk fits.
         sent = self.send(data, flags)
         if sent < len(data):

@@ -27,18 +27,18 @@ def parameters(query: str, *known: str) -> dict[str, str]:
 
 def database_parameters(query: str) -> None:
     """Checks the parameters of a database's address."""
-    said = (
+    advice = (
         "After `?` there may be libpq's parameters, each once (sslmode, sslrootcert, target_session_attrs, …), and "
         f"{', '.join(sorted(OURS))}; a schema is currentSchema=…, TLS sslmode=require. {ESCAPED}"
     )
-    given = _parsed(query, LIBPQ | OURS, said)
-    if given.get("sslmode", "prefer") not in SSL_MODES:
+    parsed = _parsed(query, LIBPQ | OURS, advice)
+    if parsed.get("sslmode", "prefer") not in SSL_MODES:
         raise ValidationError(f"sslmode must be one of {', '.join(sorted(SSL_MODES))}.")
 
 
-def _parsed(query: str, known: set[str] | frozenset[str], said: str) -> dict[str, str]:
+def _parsed(query: str, known: set[str] | frozenset[str], advice: str) -> dict[str, str]:
     pairs = parse_qsl(query, keep_blank_values=True)
-    given = dict(pairs)
-    if given.keys() - known or len(given) < len(pairs):
-        raise ValidationError(said)
-    return given
+    parsed = dict(pairs)
+    if parsed.keys() - known or len(parsed) < len(pairs):
+        raise ValidationError(advice)
+    return parsed

@@ -38,13 +38,13 @@ def faults(
 
     ``databases``: Django's settings of each database, by variable.
     """
-    found = {}
+    plain = {}
     if DATABASE not in allowed:
         advice = f"This server is reached without TLS. Add ?sslmode=verify-full, {ALLOW.format(DATABASE)}"
-        found = {name: advice for name, each in databases.items() if each and _is_plain(each)}
+        plain = {name: advice for name, each in databases.items() if each and _is_plain(each)}
     if CACHE not in allowed and cache_url and (lack := _lack(cache_url)):
-        found["CACHE_URL"] = f"This server is reached without {lack}, {ALLOW.format(CACHE)}"
-    return found
+        plain["CACHE_URL"] = f"This server is reached without {lack}, {ALLOW.format(CACHE)}"
+    return plain
 
 
 def _is_plain(database: Mapping[str, Any]) -> bool:

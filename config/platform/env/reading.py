@@ -79,7 +79,7 @@ def seal(combined: Mapping[str, str]) -> None:
 
     ``combined``: sentences about variables that contradict each other, by variable.
     """
-    faults = {**{name: [said] for name, said in combined.items()}, **env.faults()}
+    faults = {**{name: [sentence] for name, sentence in combined.items()}, **env.faults()}
     lines = [f"  {name}: {' '.join(map(str, faults[name]))}" for name in sorted(faults)]
     if lines:
         # SystemExit prints no traceback, which would bury the names of the variables.

@@ -62,8 +62,10 @@ def number(
         number = math.nan
     # Every comparison with NaN is false.
     if not (0 <= number <= most) or (above and number == 0):
-        said = "above" if above else "from"
-        raise ValidationError(f"Must be a number {said} 0 to {most:.10g}, such as 60 or 2.5.")
+        lower_bound = "above" if above else "from"
+        raise ValidationError(
+            f"Must be a number {lower_bound} 0 to {most:.10g}, such as 60 or 2.5."
+        )
     return number
 
 

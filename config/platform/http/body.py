@@ -21,7 +21,7 @@ class Body:
 
     def __init__(self, *, chunked: bool, length: int | None) -> None:
         # Missing bytes of the body or chunk; None for a body up to the end of the connection.
-        self._left = 0 if chunked and length != 0 else length
+        self._remaining = 0 if chunked and length != 0 else length
         self._chunked = chunked and length != 0
         # The line break that would end a chunk before the first.
         self._rest = _CRLF
@@ -33,7 +33,7 @@ class Body:
 
         Raises ``IncompleteRead`` or ``BadChunk``.
         """
-        if self._left is None:
+        if self._remaining is None:
             self.ended = not data
             return data
         if not data and self._is_last:
@@ -43,22 +43,22 @@ class Body:
         if not data:
             raise IncompleteRead(b"")
         if not self._chunked:
-            piece = data[: self._left]
-            self._left -= len(piece)
-            self.ended = not self._left
+            piece = data[: self._remaining]
+            self._remaining -= len(piece)
+            self.ended = not self._remaining
             self.is_followed = len(piece) < len(data)
             return piece
-        data, pieces, at, left = self._rest + data, [], 0, self._left
+        data, pieces, at, remaining = self._rest + data, [], 0, self._remaining
         while True:
-            if left:
-                piece = data[at : at + left]
+            if remaining:
+                piece = data[at : at + remaining]
                 pieces.append(piece)
-                at, left = at + len(piece), left - len(piece)
-            if left or self._is_last or (line := _SIZE.match(data, at)) is None:
+                at, remaining = at + len(piece), remaining - len(piece)
+            if remaining or self._is_last or (line := _SIZE.match(data, at)) is None:
                 break
-            at, left = line.end(), int(line[1], 16)
-            self._is_last = not left
-        self._left, self._rest = left, data[at:]
+            at, remaining = line.end(), int(line[1], 16)
+            self._is_last = not remaining
+        self._remaining, self._rest = remaining, data[at:]
         if self._is_last or self._rest != _CRLF:
             self._check_rest()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)

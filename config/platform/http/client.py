@@ -66,7 +66,7 @@ class Limits(NamedTuple):
     address_timeout: float | None = None
     decodes: bool = False
 
-    def left(self) -> float:
+    def remaining(self) -> float:
         return self.deadline - time.monotonic()
 
 

@@ -62,7 +62,7 @@ class Exchange:
 
     def await_head(self) -> Head:
         """Returns status and headers within the deadline. Raises as `head` does."""
-        head = self.head(self._limits.left())
+        head = self.head(self._limits.remaining())
         assert head is not None  # the deadline raises
         return head
 
@@ -87,7 +87,7 @@ class Exchange:
     def __iter__(self) -> Iterator[bytes]:
         """Yields the rest of the body within read timeout and deadline. Raises as `chunk` does."""
         while not self._ended:
-            yield self.chunk(self._limits.left()) or b""
+            yield self.chunk(self._limits.remaining()) or b""
 
     def body(self) -> bytes:
         return b"".join(self)
@@ -108,11 +108,11 @@ class Exchange:
         """Returns the next item of the queue, None after `timeout` seconds; raises a failure."""
         item = None
         if self._failure is None:
-            left = self._limits.left()
+            remaining = self._limits.remaining()
             try:
-                item = self._items.get(timeout=max(0.0, min(timeout, left)))
+                item = self._items.get(timeout=max(0.0, min(timeout, remaining)))
             except Empty:
-                if timeout >= left:
+                if timeout >= remaining:
                     self._cut(TimedOut, LATE)
         if isinstance(item, ExchangeError):
             self._failure = self._failure or item
@@ -123,19 +123,19 @@ class Exchange:
     def _more(self, timeout: float) -> bytes | None:
         """Returns the next bytes of the connection, b"" at the end, None after `timeout` seconds; raises a failure."""
         now = time.monotonic()
-        left = self._limits.deadline - now
-        if left <= 0:
+        remaining = self._limits.deadline - now
+        if remaining <= 0:
             # A steady trickle of bytes does not extend the deadline.
             self._cut(TimedOut, LATE)
         if self._failure is not None:
             raise self._failure.copy()
         try:
-            piece = self._transfer.more(now, now + min(timeout, left))
+            piece = self._transfer.more(now, now + min(timeout, remaining))
         except Exception as error:  # noqa: BLE001 - translated
             self._failure = self._failure or self._transfer.failure_of(error)
             self._transfer.close()
         else:
-            if self._failure is None and (piece is not None or timeout < left):
+            if self._failure is None and (piece is not None or timeout < remaining):
                 return piece
         if self._failure is None:
             self._cut(TimedOut, LATE)
@@ -153,7 +153,7 @@ class Exchange:
 
     def _run(self) -> None:
         try:
-            within(self._limits.left(), self._fetch)
+            within(self._limits.remaining(), self._fetch)
         except TimeoutError:
             self._cut(TimedOut, LATE)
 

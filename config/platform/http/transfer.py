@@ -43,7 +43,7 @@ class Transfer:
         self._body = Body(chunked=False, length=0)
         self._size = 0
         # Set once the consumer reads, and once the pool has the connection back.
-        self._has_begun = self._is_given_back = False
+        self._has_begun = self._is_returned = False
         # Closing and returning to the pool exclude each other: a returned connection may belong to another exchange.
         self._ending = Lock()
         # Seconds since the last bytes.
@@ -87,16 +87,16 @@ class Transfer:
     def more(self, now: float, until: float) -> bytes | None:
         """Returns the next bytes of the body, b"" at its end, None where none arrive before ``until``."""
         while not self._body.ended:
-            seconds, left = max(0.0, until - now), self._limits.read_timeout - self._silence
+            seconds, remaining = max(0.0, until - now), self._limits.read_timeout - self._silence
             sock = self.attempt.sock
             assert sock is not None
             # 0 asks for what is there already.
-            sock.settimeout(min(seconds, max(MOMENT, left)))
+            sock.settimeout(min(seconds, max(MOMENT, remaining)))
             try:
                 data = sock.recv(READ_BYTES)
             except (TimeoutError, BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 self._silence += seconds
-                if seconds >= left:
+                if seconds >= remaining:
                     raise TimeoutError from None
                 return None
             if self._is_cut:
@@ -112,7 +112,7 @@ class Transfer:
     def close(self) -> None:
         """Closes the connection unless it was returned. A waiting reader gets an error, or the end of the body."""
         with self._ending:
-            if self._response is None or self._is_given_back:
+            if self._response is None or self._is_returned:
                 return
             with suppress(OSError):
                 if self.attempt.sock is not None:
@@ -136,8 +136,8 @@ class Transfer:
             self.close()
             return b""
         with self._ending:
-            if not self._is_given_back and not self._is_cut and attempt.answer is not None:
-                self._is_given_back = True
+            if not self._is_returned and not self._is_cut and attempt.answer is not None:
+                self._is_returned = True
                 # The answer was read to its end, though not through this object.
                 attempt.answer.close()
                 if attempt.connection is not None:
@@ -151,7 +151,7 @@ class Transfer:
             return error.copy()
         root, attempt = root_of(error), self.attempt
         cause, is_slow = type(root).__name__, isinstance(root, TimeoutError)
-        if self._limits.left() <= 0:
+        if self._limits.remaining() <= 0:
             return self._late()
         if not attempt.connected:
             reason = "too_slow" if is_slow else "unreachable"
@@ -164,7 +164,7 @@ class Transfer:
     def _answer(self, request: PreparedRequest) -> Response:
         """Returns the first answer that is not retried; raises the failure of the last attempt."""
         limits = self._limits
-        if limits.left() <= 0:
+        if limits.remaining() <= 0:
             raise self._late()
         retries = Retries(until=limits.retry_until, has_next=limits.has_next)
         while True:

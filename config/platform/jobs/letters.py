@@ -40,8 +40,8 @@ def letter(written: str) -> Letter:
         f"{part.label}:\n\n{part.href}" if part.href else "\n".join(line for line, _ in part.lines)
         for part in parts
     )
-    shown = {"subject": subject, "parts": parts, "product": PRODUCT}
-    html = render_to_string("mail/letter.html", shown)
+    context = {"subject": subject, "parts": parts, "product": PRODUCT}
+    html = render_to_string("mail/letter.html", context)
     return Letter(" ".join(subject.split()), f"{text}\n\n{PRODUCT}\n", html)
 
 

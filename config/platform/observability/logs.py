@@ -154,13 +154,13 @@ def _is_harmless(argument: object) -> bool:
 
 def allowed_of(record: logging.LogRecord) -> dict[str, Scalar]:
     """Returns the allowed members of ``extra``, each in the form of its name."""
-    given = record.__dict__
-    if "job" in given or "worker" in given:
-        given = given | _of_job(record)
+    members = record.__dict__
+    if "job" in members or "worker" in members:
+        members = members | _of_job(record)
     return {
         name: form(value)
         for name, form in ALLOWED.items()
-        if name in given and (value := given[name]) is not None
+        if name in members and (value := members[name]) is not None
     }
 
 

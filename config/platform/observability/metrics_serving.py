@@ -56,7 +56,7 @@ def serve(host: str, port: int) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # During an upgrade a new master listens beside the old one.
     listener = socket.create_server((host, port), family=family, reuse_port=True)
-    life, _held = os.pipe()
+    life, _write_end = os.pipe()
     for each in (listener.fileno(), life):
         os.set_inheritable(each, True)
     Thread(target=_keep, args=(os.getpid(), listener, life), daemon=True).start()

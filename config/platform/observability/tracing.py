@@ -120,8 +120,8 @@ class _Exporter(OTLPSpanExporter):
 
 def _allowed(span: ReadableSpan) -> ReadableSpan:
     """Drops the events and the text of the status, which repeat errors."""
-    given = span.attributes or {}
-    kept = {name: given[name] for name in ALLOWED.get(span.kind, ()) if name in given}
+    attributes = span.attributes or {}
+    kept = {name: attributes[name] for name in ALLOWED.get(span.kind, ()) if name in attributes}
     # The library's name of a request ends in its path.
     name = f"{span.name.partition(' ')[0]} {kept.get('http.route', '')}".rstrip()
     return ReadableSpan(

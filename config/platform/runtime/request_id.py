@@ -18,8 +18,8 @@ _current: ContextVar[str] = ContextVar("request_id", default="")
 
 def begin(request: HttpRequest) -> str:
     """Sets and returns the id of a new request."""
-    given = request.META.get("HTTP_X_REQUEST_ID", "")
-    named = given if SANE.fullmatch(given) else str(timed_uuid())
+    received = request.META.get("HTTP_X_REQUEST_ID", "")
+    named = received if SANE.fullmatch(received) else str(timed_uuid())
     request.id = named  # type: ignore[attr-defined]
     # Not reset afterwards: the server may still log about this answer, and the thread's next request sets its own.
     _current.set(named)

@@ -56,8 +56,8 @@ def _lower(text: str) -> str:
 
 
 def _a_label(domain: str) -> str:
-    stands = domain.lower()
+    lowered = domain.lower()
     try:
-        return idna.encode(stands, uts46=True).decode("ascii")
+        return idna.encode(lowered, uts46=True).decode("ascii")
     except UnicodeError:
-        return stands
+        return lowered

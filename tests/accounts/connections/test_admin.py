@@ -41,7 +41,7 @@ def test_operators_see_how_a_connection_is_and_no_token(
     assert console.get(listed).status_code == 200
 
 
-def test_operators_begin_a_given_up_revocation_anew_or_forget_it(
+def test_operators_retry_or_discard_a_revocation_that_was_given_up(
     console: Browser, connection: Connection, now: datetime
 ) -> None:
     console.post(f"{BASE}/{connection.pk}/disconnect/", {"reason": "They asked."})

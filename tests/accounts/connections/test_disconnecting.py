@@ -187,7 +187,7 @@ class TestThere:
         assert revoke(revocation_id=waiting.pk, now=now)
 
     @pytest.mark.usefixtures("at_once")
-    def test_operators_are_told_after_two_weeks_instead(
+    def test_operators_are_notified_after_two_weeks(
         self, party: Party, waiting: ConnectionRevocation, by: Actor, now: datetime,
         console: Browser,
     ) -> None:  # fmt: skip

@@ -328,7 +328,7 @@ class TestFailing:
         event = AuditEvent.objects.get(action="connection:reauthorisation_needed")
         assert event.after == {"provider": "sheets", "why": "refused"}
 
-    def test_a_refusal_after_a_lost_answer_says_so(
+    def test_a_refusal_after_a_lost_answer_is_marked_as_such(
         self, party: Party, connection: Connection, user: User, by: Actor, now: datetime
     ) -> None:
         party.answers = [Said(200, b"{", {"Content-Length": "500"})]
@@ -354,7 +354,7 @@ class TestAtOnce:
         assert {getattr(each, "access_token", each) for each in results} == {"access-2"}
         assert len(party.forms) == before + 1
 
-    def test_a_caller_who_waits_too_long_is_told_to_come_again(
+    def test_a_caller_who_waits_too_long_gets_retry_after(
         self, party: Party, connection: Connection, user: User, by: Actor, now: datetime,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip

@@ -139,7 +139,7 @@ def test_a_token_that_does_not_end_and_cannot_be_renewed_has_no_end(
         (5, []),
     ],
 )
-def test_a_word_that_is_no_scope_is_left_out(
+def test_an_invalid_scope_is_omitted(
     party: Party, now: datetime, scope: object, scopes: list[str] | None
 ) -> None:
     party.answers = [tokens(2, scope=scope)]
@@ -187,7 +187,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("said", "kind"), FAILURES)
-def test_everything_else_says_nothing_about_the_grant(
+def test_other_failures_do_not_affect_the_grant(
     party: Party, now: datetime, said: Said, kind: str
 ) -> None:
     party.answers = [said]

@@ -110,7 +110,7 @@ def test_temporary_errors_say_nothing_about_the_grant(
 
 
 @pytest.mark.parametrize(("status", "members"), UNKNOWN)
-def test_words_that_nobody_knows_are_told_from_those_that_pass(
+def test_unknown_refusals_are_distinguished_from_temporary_ones(
     party: Party, now: datetime, status: int, members: dict[str, Any]
 ) -> None:
     assert failure(party, now, says(status, **members)).unknown

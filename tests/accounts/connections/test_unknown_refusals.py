@@ -61,7 +61,7 @@ def test_retries_of_a_refresh_slow_down_from_seconds_to_an_hour(pacing: Pacing) 
     assert the_only().state(at=pacing.at) == "unavailable"
 
 
-def test_within_the_pause_nobody_asks_and_the_caller_hears_how_long_it_is(pacing: Pacing) -> None:
+def test_no_request_is_sent_within_the_pause_and_the_caller_gets_its_length(pacing: Pacing) -> None:
     pacing.ask_until(2 * HOUR)
     pacing.ask()
     forms = len(pacing.party.forms)
@@ -71,7 +71,7 @@ def test_within_the_pause_nobody_asks_and_the_caller_hears_how_long_it_is(pacing
     assert len(pacing.party.forms) == forms
 
 
-def test_the_first_answer_says_how_long_the_pause_is(pacing: Pacing) -> None:
+def test_the_first_answer_has_the_length_of_the_pause(pacing: Pacing) -> None:
     pacing.ask()
     problem = pacing.ask(at=pacing.began + HOUR)
     assert int(problem.headers["Retry-After"]) >= 3590
@@ -113,7 +113,7 @@ def test_the_provider_is_asked_each_hour_beside_the_person_and_a_success_heals(
 @pytest.mark.parametrize(
     "other", [says(503), says(500), Said(401), says(400, error="invalid_request")]
 )
-def test_anything_else_begins_the_six_hours_anew(pacing: Pacing, other: Said) -> None:
+def test_any_other_answer_restarts_the_six_hours(pacing: Pacing, other: Said) -> None:
     pacing.ask()
     pacing.party.answers = [other]
     pacing.ask(at=pacing.began + 4 * HOUR)
@@ -132,7 +132,7 @@ def test_an_outage_after_the_person_was_asked_takes_nothing_back(pacing: Pacing)
     assert isinstance(pacing.ask(at=pacing.began + 11 * HOUR), ReauthorisationNeeded)
 
 
-def test_a_word_that_is_known_ends_the_asking(pacing: Pacing) -> None:
+def test_a_known_refusal_ends_the_retries(pacing: Pacing) -> None:
     pacing.ask()
     pacing.ask(at=pacing.began + 7 * HOUR)
     pacing.party.answers = [says(400, error="invalid_grant")]

@@ -67,7 +67,7 @@ def test_a_new_key_is_known_to_another_process_before_it_signs(
 
 
 @pytest.mark.django_db
-def test_a_kid_never_heard_of_is_looked_for_before_it_is_refused(
+def test_an_unknown_kid_is_looked_up_before_it_is_refused(
     signing_key: None, by: Actor, now: datetime, clock: Clock
 ) -> None:
     other = KeyRing()

@@ -115,7 +115,7 @@ class TestRotation:
         key = rotate_signing_key(publish_ahead=A_DAY, by=by, now=now)
         assert key.signs_from == now
 
-    def test_no_other_signs_before_every_process_knows_it(
+    def test_no_key_signs_before_every_process_has_read_it(
         self, signing_key: None, by: Actor, now: datetime
     ) -> None:
         (old,) = SigningKey.objects.all()
@@ -410,7 +410,7 @@ class TestExport:
         keys = jwt.PyJWKSet.from_json((pem.parent / "jwks.json").read_text())
         assert jwt.decode(pair.access, keys[pem.stem], algorithms=["RS256"])["kid"] == pem.stem
 
-    def test_a_folder_that_cannot_be_is_told(self, signing_key: None, tmp_path: Path) -> None:
+    def test_an_impossible_folder_is_reported(self, signing_key: None, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("of somebody else")
         for output, why in (("file", "File exists"), ("file/folder", "Not a directory")):
             with pytest.raises(CommandError, match=f"{output} cannot be written to: {why}"):

@@ -211,7 +211,7 @@ def test_a_session_of_the_release_before_goes_on_and_gets_the_role(stranger: Bro
     assert stranger.get(clients).status_code == 200
 
 
-def test_signing_in_names_the_backend_that_the_release_before_knows(rf: RequestFactory) -> None:
+def test_signing_in_names_the_backend_of_the_previous_release(rf: RequestFactory) -> None:
     operator = before("reader@shell.test")
     known: Any = auth.authenticate(rf.get("/"), username=operator.email, password=PASSWORD)
     assert (known, known.backend) == (operator, SIGNS_IN)

@@ -189,7 +189,7 @@ def test_a_check_names_the_clients_of_before_that_look_alike(
     assert clients_look_alike(None, ["default"]) == []
 
 
-def test_the_check_says_nothing_before_there_is_a_table() -> None:
+def test_the_check_passes_before_the_table_exists() -> None:
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE accounts_client RENAME TO away")
     assert clients_look_alike(None, ["default"]) == []

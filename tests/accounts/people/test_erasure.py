@@ -166,7 +166,7 @@ def test_an_operators_name_on_what_they_did_follows_their_email_and_goes_with_it
 
 
 @pytest.mark.django_db
-def test_an_address_for_alerts_that_was_theirs_is_told_no_more(
+def test_an_erased_persons_address_receives_no_more_alerts(
     user: User, by: Actor, now: datetime
 ) -> None:
     assert user.client is not None
@@ -192,8 +192,8 @@ def test_every_column_for_who_did_something_is_known_to_erasing() -> None:
         ("releases.ShellRelease", "published_by"),
     }
     signed = {(each.model._meta.label, each.column) for each in SIGNED_BY_EMAIL}
-    assert found - signed == impersonal
-    assert signed <= found
+    assert sorted(found - signed - impersonal) == []
+    assert impersonal | signed <= found
 
 
 @pytest.mark.django_db
@@ -359,7 +359,7 @@ def test_every_row_that_would_go_with_a_person_goes_when_they_are_erased() -> No
 
 
 @pytest.mark.django_db
-def test_the_command_says_what_would_go_and_asks_for_the_email(
+def test_the_command_lists_the_rows_and_asks_for_the_email(
     user: User, pair: TokenPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(*args: str) -> str:

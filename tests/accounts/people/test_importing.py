@@ -103,7 +103,7 @@ def test_people_can_be_added_without_mailing_them(
 
 
 @pytest.mark.django_db
-def test_a_preview_is_told_line_by_line_and_changes_nothing(
+def test_a_preview_lists_every_line_and_changes_nothing(
     user: User, organisation: Client, plan: Plan, by: Actor, now: datetime
 ) -> None:
     other = create_client(name="Borealis", plan=plan, by=by, now=now)

@@ -384,7 +384,7 @@ class TestRowsOfTheReleaseBefore:
         call_command("check", database=["default"], stderr=said, stdout=said)
         assert names in said.getvalue()
 
-    def test_the_check_says_nothing_before_the_migration(self, lea: User) -> None:
+    def test_the_check_passes_before_the_migration(self, lea: User) -> None:
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE accounts_user RENAME email_form TO another")
             assert warned() == []

@@ -268,7 +268,7 @@ def test_the_page_takes_every_email_that_a_person_has(
 @pytest.mark.parametrize(
     "typed", ["nobody", "nobody@acme.test", "a\x00b@acme.test", "@", "x" * 300]
 )
-def test_the_page_refuses_every_other_and_says_no_more(
+def test_the_page_refuses_every_other_email_without_details(
     user: User, by: Actor, now: datetime, typed: str
 ) -> None:
     given = {"email": typed, "one_time": made(user, by=by, now=now).password}

@@ -76,7 +76,7 @@ def test_an_email_is_one_operator(made: Any) -> None:
         made("FIRST@shell.test")
 
 
-def test_an_owner_without_a_password_is_told_how_to_set_one(made: Any) -> None:
+def test_an_owner_without_a_password_gets_instructions_to_set_one(made: Any) -> None:
     assert "use changepassword" in made("first@shell.test", None)
     assert not User.objects.get().has_usable_password()
 
@@ -100,7 +100,7 @@ def test_a_person_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> Non
         (["erase_user", "ada@acme.test", "--reason", "Asked."], "--confirm"),
     ],
 )
-def test_a_command_says_what_to_do_where_nobody_can_be_asked(
+def test_a_command_without_a_terminal_suggests_the_next_step(
     user: User, monkeypatch: pytest.MonkeyPatch, command: list[str], instead: str
 ) -> None:
     def nobody(question: str) -> str:

@@ -130,7 +130,7 @@ class TestABrokenMailServer:
         with pytest.raises(ConnectionRefusedError):
             self.ask(user, now + 31 * MINUTES)
 
-    def test_each_is_tried_again_without_counting_anew_and_arrives_in_the_end(
+    def test_each_mail_is_retried_without_being_counted_again_and_arrives(
         self, user: User, now: datetime
     ) -> None:
         with pytest.MonkeyPatch.context() as broken:
@@ -337,7 +337,7 @@ class TestUsing:
         (notice,) = jobs("mail.send")
         assert (notice["to"], notice["subject"]) == ([user.email], "Your password was changed")
 
-    def test_a_first_password_is_no_change_to_tell_of(self, user: User, now: datetime) -> None:
+    def test_a_first_password_sends_no_mail_about_a_change(self, user: User, now: datetime) -> None:
         user.set_unusable_password()
         user.save()
         use(sent(user, now=now, kind=INVITATION), now=now)

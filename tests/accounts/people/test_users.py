@@ -191,7 +191,9 @@ def test_a_disabled_person_cannot_sign_in_until_enabled(
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("reason", ["", " \n"])
-def test_each_of_these_wants_to_know_why(user: User, by: Actor, now: datetime, reason: str) -> None:
+def test_every_change_of_a_person_requires_a_reason(
+    user: User, by: Actor, now: datetime, reason: str
+) -> None:
     for act in (disable, enable, delete_user, dismiss_operator):
         with pytest.raises(InvalidRequest) as refused:
             act(user_id=user.pk, reason=reason, by=by, now=now)

@@ -40,7 +40,7 @@ def changed(pair: TokenPair, **changes: object) -> str:
     return signed({**claims_of(pair.access), **changes}, key, kid)
 
 
-def test_a_good_token_says_who_calls(api: APIClient, pair: TokenPair, user: User) -> None:
+def test_a_valid_token_identifies_the_caller(api: APIClient, pair: TokenPair, user: User) -> None:
     for scheme in ("Bearer", "bearer", "BEARER"):
         status, *_ = answer(api, f"{scheme} {pair.access}")
         assert status == 200
@@ -167,7 +167,7 @@ def test_a_token_of_a_retired_or_revoked_key_is_refused(
         assert answer(api, f"Bearer {token}")[0] == status, ended
 
 
-def test_an_expired_token_says_so(api: APIClient, pair: TokenPair) -> None:
+def test_an_expired_token_is_refused_as_expired(api: APIClient, pair: TokenPair) -> None:
     token = changed(pair, exp=int(time.time()) - 1)
     assert answer(api, f"Bearer {token}")[:2] == (401, "access_token_expired")
 

@@ -359,7 +359,7 @@ def test_a_session_that_is_over_takes_no_place(user: User, at: datetime, how: st
 
 
 @pytest.mark.django_db
-def test_a_refused_person_hears_why_and_signs_another_device_out(
+def test_a_refused_person_gets_the_reason_and_signs_another_device_out(
     user: User, api: APIClient, at: datetime
 ) -> None:
     """jellyfin/jellyfin#10560: not that the password is wrong; and the way on is the same call."""

@@ -55,7 +55,7 @@ def test_a_device_or_a_network_of_before_is_not_new(
         Device(fingerprint="desk-8", address="2001:db8::1"),
     ],
 )
-def test_the_person_is_told_of_another_device_elsewhere(
+def test_the_person_is_informed_of_another_device_elsewhere(
     user: User, now: datetime, device: Device
 ) -> None:
     enter(user, HOME, now)

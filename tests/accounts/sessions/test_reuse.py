@@ -49,7 +49,7 @@ def mailed() -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("second")
-def test_the_audit_log_says_when_and_from_where_it_was_used_and_replayed(
+def test_the_audit_log_has_time_and_address_of_use_and_replay(
     first: str, user: User, now: datetime
 ) -> None:
     replay(first, now + timedelta(hours=2))
@@ -84,7 +84,7 @@ def test_the_audit_log_says_when_and_from_where_it_was_used_and_replayed(
         (timedelta(days=45), "stale"),
     ],
 )
-def test_its_kind_tells_one_device_that_asked_twice_from_two_holders(
+def test_the_kind_of_reuse_distinguishes_one_device_from_two_holders(
     first: str, second: TokenPair, now: datetime, after: timedelta, kind: str
 ) -> None:
     replay(first, now + after)
@@ -169,7 +169,7 @@ class TestATokenThatIsTriedAgainAndAgain:
 
 class TestMail:
     @pytest.mark.usefixtures("second")
-    def test_operators_are_told_what_is_known(
+    def test_operators_are_notified_of_a_reuse_with_its_details(
         self, first: str, user: User, now: datetime, settings: Any
     ) -> None:
         replay(first, now + timedelta(hours=2))

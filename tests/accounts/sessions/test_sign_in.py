@@ -58,7 +58,9 @@ def test_a_token_stored_without_a_time_was_issued_when_it_was_stored(pair: Token
     assert before <= RefreshToken.objects.exclude(pk=first.pk).get().issued_at <= datetime.now(UTC)
 
 
-def test_the_access_token_says_whose_it_is_and_nothing_else(pair: TokenPair, user: User) -> None:
+def test_the_access_token_identifies_its_person_and_contains_nothing_else(
+    pair: TokenPair, user: User
+) -> None:
     token = AccessToken(pair.access.encode())
     session = Session.objects.get()
     assert set(token.payload) == {

@@ -63,7 +63,7 @@ def test_bytes_between_events_change_nothing(row: Row, surface: Surface, chance:
 
 
 @pytest.mark.parametrize(("row", "surface"), STREAMS, ids=named)
-def test_an_answer_that_was_cut_is_never_told_as_whole(row: Row, surface: Surface) -> None:
+def test_a_cut_answer_is_never_reported_as_whole(row: Row, surface: Surface) -> None:
     events = row.events()
     for count in range(len(events)):
         for more in (b"", events[count][: len(events[count]) // 2], b": keep-alive\n\n"):

@@ -14,7 +14,7 @@ PROXY = "10.0.0.1"
     "address",
     ["/v1/auth/login", "/v1/auth/refresh", "/v1/llm/messages", "/v1/license/status", "/v1/none"],
 )
-def test_a_call_in_clear_is_told_so_and_not_led_elsewhere(
+def test_a_plain_http_call_is_refused_and_not_redirected(
     client: Client, method: str, address: str
 ) -> None:
     response = client.generic(method, address, "{}", content_type="application/json")

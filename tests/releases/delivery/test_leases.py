@@ -39,7 +39,7 @@ def test_a_lease_that_was_given_back_is_free() -> None:
     assert taken().fence == 2
 
 
-def test_a_lease_ends_by_itself_and_its_holder_is_told() -> None:
+def test_a_lease_expires_and_its_holder_is_informed() -> None:
     late = taken()
     expire()
     late.renew()

@@ -105,9 +105,9 @@ class CounterCache(BaseCache):
         def take(counters: Counters) -> int:
             if counters.increment(full_key, 1, seconds) <= limit:
                 return 0
-            left = counters.milliseconds_left(full_key)
+            remaining = counters.milliseconds_left(full_key)
             counters.give_back(full_key)
-            return left
+            return remaining
 
         return self._run(take)
 

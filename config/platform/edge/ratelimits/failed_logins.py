@@ -52,8 +52,8 @@ def _counted(
     allowed, seconds = allowance(name)
     # A hash, so that no email address reaches the cache.
     hidden = f"failed:{sha256(f'{name}:{key}'.encode()).hexdigest()}"
-    if left := counters.take(hidden, limit=allowed, seconds=seconds):
-        raise RateLimited(now=now, until=now + timedelta(milliseconds=left))
+    if milliseconds := counters.take(hidden, limit=allowed, seconds=seconds):
+        raise RateLimited(now=now, until=now + timedelta(milliseconds=milliseconds))
     failed = False
     try:
         yield

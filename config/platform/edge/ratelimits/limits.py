@@ -60,14 +60,14 @@ class Window(NamedTuple):
     """A limit, its remaining count, and the seconds until it resets."""
 
     limit: int
-    left: int
+    remaining: int
     seconds: int
 
     def headers(self) -> dict[str, str]:
         """Returns OpenAI's headers for it."""
         return {
             "x-ratelimit-limit-requests": str(self.limit),
-            "x-ratelimit-remaining-requests": str(self.left),
+            "x-ratelimit-remaining-requests": str(self.remaining),
             "x-ratelimit-reset-requests": f"{self.seconds}s",
         }
 

@@ -71,8 +71,8 @@ def parsed(address: str) -> tuple[dict[str, str], list[tuple[str, int]], str]:
     service = found["service"]
     if not all(host for host, _ in nodes) or bool(service) != (scheme == "redis+sentinel"):
         raise ValueError
-    given = {name: found[name] for name in ("username", "password")}
-    return {name: unquote(value) for name, value in given.items() if value}, nodes, service
+    credentials = {name: found[name] for name in ("username", "password")}
+    return {name: unquote(value) for name, value in credentials.items() if value}, nodes, service
 
 
 def _scheme(address: str) -> str:
