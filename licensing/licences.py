@@ -81,7 +81,7 @@ def set_operator_status(
         licence = _locked(licence_id)
         if status is None and licence.operator_status is None:
             raise InvalidRequest(errors=[NO_DECISION])
-        before = _seen(licence)
+        before = _audited_decision(licence)
         licence.operator_status = status
         licence.operator_grace_until = grace_until if status == Standing.GRACE else None
         licence.operator_reason = reason if status else ""
@@ -105,7 +105,7 @@ def end_operator_grace(*, licence_id: int, reason: str, by: Actor, now: datetime
         licence = _locked(licence_id)
         if not licence.operator_grace_has_run_out(at=now):
             return False
-        before = _seen(licence)
+        before = _audited_decision(licence)
         licence.operator_status, licence.operator_grace_until = Standing.SUSPENDED, None
         _save_decision(licence, before, reason=reason, by=by, now=now)
     return True
@@ -127,14 +127,15 @@ def set_billing_status(
     """
     with transaction.atomic():
         licence = _locked(known.pk)
-        if _billing(licence) != _billing(known) or _billing(licence)[:2] == (status, grace_until):
+        present = _billing_state(licence)
+        if present != _billing_state(known) or present[:2] == (status, grace_until):
             return False
-        before = _billed(licence)
+        before = _audited_billing(licence)
         licence.billing_status, licence.billing_grace_until = status, grace_until
         licence.changed_at = now
         licence.save()
         licence.refresh_from_db()
-        client, after = licence.client, _billed(licence)
+        client, after = licence.client, _audited_billing(licence)
         record(
             "licence:billing_set", client, by=by, now=now, reason=reason, before=before, after=after
         )
@@ -145,10 +146,10 @@ def billing_reason(licence: Licence) -> str:
     """The reason of a billing status that is not active, as the audit log has it; "" for none."""
     if licence.billing_status == Standing.ACTIVE:
         return ""
-    set_before = AuditEvent.objects.filter(
+    events = AuditEvent.objects.filter(
         action="licence:billing_set", target_id=str(licence.client_id)
     )
-    return set_before.values_list("reason", flat=True).first() or ""
+    return events.values_list("reason", flat=True).first() or ""
 
 
 def set_customer(
@@ -212,8 +213,8 @@ def set_terms(
             by=by,
             now=now,
             reason=reason,
-            before=_audited(present),
-            after=_audited(changed),
+            before=_audited_terms(present),
+            after=_audited_terms(changed),
         )
     return licence
 
@@ -223,7 +224,7 @@ def _expire_decision(licence_id: int, *, by: Actor, now: datetime) -> bool:
         licence = _locked(licence_id)
         if not licence.operator_decision_has_expired(at=now):
             return False
-        before = _seen(licence)
+        before = _audited_decision(licence)
         licence.operator_status = licence.operator_grace_until = licence.operator_until = None
         licence.operator_reason = ""
         _save_decision(licence, before, reason="The operator's decision expired.", by=by, now=now)
@@ -244,11 +245,12 @@ def _save_decision(
         now=now,
         reason=reason,
         before=before,
-        after=_seen(licence),
+        after=_audited_decision(licence),
     )
 
 
-def _billing(licence: Licence) -> tuple[str, datetime | None, str]:
+def _billing_state(licence: Licence) -> tuple[str, datetime | None, str]:
+    """The billing status, the end of its grace period, and the customer."""
     return licence.billing_status, licence.billing_grace_until, licence.stripe_customer_id
 
 
@@ -257,24 +259,24 @@ def _locked(licence_id: int) -> Licence:
     return licences.select_for_update(no_key=True, of=("self",)).get(pk=licence_id)
 
 
-def _seen(licence: Licence) -> dict[str, Any]:
+def _audited_decision(licence: Licence) -> dict[str, Any]:
     """The effective and the operator's status, for the audit log."""
-    seen: dict[str, Any] = {"status": licence.status, "operator_status": licence.operator_status}
+    audited: dict[str, Any] = {"status": licence.status, "operator_status": licence.operator_status}
     if licence.grace_until:
-        seen["grace_until"] = instant(licence.grace_until)
+        audited["grace_until"] = instant(licence.grace_until)
     if licence.operator_until:
-        seen["operator_until"] = instant(licence.operator_until)
-    return seen
+        audited["operator_until"] = instant(licence.operator_until)
+    return audited
 
 
-def _billed(licence: Licence) -> dict[str, Any]:
+def _audited_billing(licence: Licence) -> dict[str, Any]:
     """The effective and the billing status, for the audit log."""
-    seen = {"status": licence.status, "billing_status": licence.billing_status}
+    audited = {"status": licence.status, "billing_status": licence.billing_status}
     if licence.billing_grace_until:
-        seen["billing_grace_until"] = instant(licence.billing_grace_until)
-    return seen
+        audited["billing_grace_until"] = instant(licence.billing_grace_until)
+    return audited
 
 
-def _audited(terms: Mapping[str, Any]) -> dict[str, Any]:
+def _audited_terms(terms: Mapping[str, Any]) -> dict[str, Any]:
     """Terms in the audit log, where a plan has its name."""
     return {name: value.name if isinstance(value, Plan) else value for name, value in terms.items()}

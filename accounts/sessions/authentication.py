@@ -77,10 +77,10 @@ class AccessTokenAuthentication(JWTAuthentication):
     def get_user(self, validated_token: Any) -> Any:
         token = validated_token
         caller = extensions().load_caller(user_id=token.user_id, session_id=token.session_id)
-        return admitted(caller, user_id=token.user_id, epoch=token.epoch)
+        return checked_caller(caller, user_id=token.user_id, epoch=token.epoch)
 
 
-def admitted(caller: Caller | None, *, user_id: UUID, epoch: int) -> Caller:
+def checked_caller(caller: Caller | None, *, user_id: UUID, epoch: int) -> Caller:
     """The caller of a token of this epoch; raises ``AccessRevoked`` where person, session or client are no more."""
     if caller is None or not caller.may_call or caller.epoch != epoch:
         raise AccessRevoked().concerning(person=user_id)

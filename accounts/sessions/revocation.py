@@ -35,7 +35,7 @@ def revoke_all(
     """
     with transaction.atomic():
         user = lock_user(user_id)
-        ended = _void([user.pk], why=why, now=now)
+        ended = _end_all_sessions([user.pk], why=why, now=now)
         after = {"sessions_ended": ended}
         record("user:tokens_revoked", user, by=by, now=now, reason=reason, after=after)
     return ended
@@ -56,7 +56,7 @@ def revoke_everything(*, by: Actor, reason: str, now: datetime) -> tuple[int, in
     while True:
         with transaction.atomic():
             ids = _lock_people_after(last)
-            sessions += _void(ids, why=Session.Ended.REVOKED, now=now)
+            sessions += _end_all_sessions(ids, why=Session.Ended.REVOKED, now=now)
         if not ids:
             break
         people, last = people + len(ids), ids[-1]
@@ -72,7 +72,7 @@ def _lock_people_after(last: UUID | None) -> list[UUID]:
     return list(people.values_list("pk", flat=True)[:PEOPLE_AT_A_TIME])
 
 
-def _void(ids: list[UUID], *, why: Session.Ended, now: datetime) -> int:
+def _end_all_sessions(ids: list[UUID], *, why: Session.Ended, now: datetime) -> int:
     """Ends all sessions of users whose rows are locked and moves their epochs; returns the number of ended sessions."""
     User.objects.filter(pk__in=ids).update(epoch=F("epoch") + 1)
     RefreshToken.objects.filter(user__in=ids).unrevoked().update(revoked_at=now, retry_box=None)

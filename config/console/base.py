@@ -105,7 +105,7 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
         own = {
             "title": label_of(self.opts.label_lower),
             "add_label": self.add_action.label if self.add_action else "",
-            "add_is_grave": self.add_action is not None and self.add_action.destructive,
+            "add_is_destructive": self.add_action is not None and self.add_action.destructive,
             **(extra_context or {}),
         }
         return super().changelist_view(request, own)

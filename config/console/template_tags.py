@@ -96,19 +96,19 @@ def _menu(of: str, links: Sequence[Link]) -> SafeString:
 
 @register.inclusion_tag("admin/parts/acts.html", takes_context=True)
 def acts(context: Context, buttons: Sequence[Any], activity: str, main: int = 1) -> dict[str, Any]:
-    """Returns the acts on a row: the first usual one, or a single grave one, as a button, and the others in *More*.
+    """Returns the acts on a row: the first usual or a single destructive one as a button, and the others in *More*.
 
     Each opens a page that asks for confirmation.
     """
-    usual = [each for each in buttons if not each["grave"]]
-    grave = [each for each in buttons if each["grave"]]
-    source = usual or (grave if len(grave) == 1 else [])
+    usual = [each for each in buttons if not each["destructive"]]
+    destructive = [each for each in buttons if each["destructive"]]
+    source = usual or (destructive if len(destructive) == 1 else [])
     first, source[:main] = source[:main], []
     alone: list[Mapping[str, Any]] = []
     if context["request"].user.has_perm("accounts.view_auditevent"):
         # A single act needs no menu.
-        (usual if usual or grave else alone).append({"url": activity, "label": "Activity"})
-    return {"first": first, "usual": usual, "grave": grave, "alone": alone}
+        (usual if usual or destructive else alone).append({"url": activity, "label": "Activity"})
+    return {"first": first, "usual": usual, "destructive": destructive, "alone": alone}
 
 
 @register.filter

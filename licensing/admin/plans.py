@@ -113,21 +113,24 @@ def _terms(terms: dict[str, Any]) -> PlanTerms:
     return PlanTerms(**{**terms, "entitlements": terms["entitlements"] or []})
 
 
+# The columns of terms that are not shown as they are stored.
+COLUMNS: dict[str, Any] = {
+    "entitlements": "entitlement_names",
+    "monthly_input_tokens": tokens("monthly_input_tokens"),
+    "monthly_output_tokens": tokens("monthly_output_tokens"),
+    "daily_tokens": tokens("daily_tokens"),
+    "allows_keys": yes_no("allows_keys", "personal keys"),
+    "is_default": yes_no("is_default", "for new clients"),
+}
+TERMS = [COLUMNS.get(each.name, each.name) for each in dataclass_fields(PlanTerms)]
+CAPS_END = TERMS.index(COLUMNS["daily_tokens"]) + 1
+
+
 @admin.register(Plan)
 class PlanAdmin(ConsoleAdmin):
     row_actions = (ChangePlan(),)
     add_action = AddPlan()
-    list_display = (
-        "name",
-        "entitlement_names",
-        tokens("monthly_input_tokens"),
-        tokens("monthly_output_tokens"),
-        tokens("daily_tokens"),
-        "licence_number",
-        yes_no("allows_keys", "personal keys"),
-        "cached_input_percent",
-        yes_no("is_default", "for new clients"),
-    )
+    list_display = (*TERMS[:CAPS_END], "licence_number", *TERMS[CAPS_END:])
     search_fields = ("name",)
     fields = list_display
     readonly_fields = ("entitlement_names", "licence_number")

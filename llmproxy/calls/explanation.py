@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db.models import F
 
 from accounts.models import Session, User
-from accounts.sessions.authentication import admitted
+from accounts.sessions.authentication import checked_caller
 from config.platform.edge.ratelimits import limits as ratelimits
 from config.platform.problems.problem import Problem
 from licensing.callers import Caller, load_caller, load_signed_out
@@ -140,7 +140,7 @@ def _run_access(found: Explanation, user: User, caller: Caller, *, now: datetime
 
     def run(rule: str, read: Any, **as_it_is: Any) -> None:
         seen = replace(well, **as_it_is)
-        found.run(rule, read, lambda: admitted(seen, user_id=user.pk, epoch=seen.epoch))
+        found.run(rule, read, lambda: checked_caller(seen, user_id=user.pk, epoch=seen.epoch))
 
     run("account", user, is_active=caller.is_active)
     if caller.key is None:

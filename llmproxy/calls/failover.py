@@ -62,12 +62,12 @@ def attempts(call: Call) -> Generator[Attempt]:
     admission = call.admission
     others, estimate = list(admission.targets[1:]), admission.estimate
     target = admission.targets[0]
-    left: Abandoned | None = None
+    before: Abandoned | None = None
     with watched(call):
         while True:
             routes = 1 + len(others)
             attempt = Attempt(target, estimate, deadline=call.deadline, routes=routes)
-            call.begin(attempt, after=left)
+            call.begin(attempt, after=before)
             try:
                 attempt.ask(admission, deadline=call.deadline, has_next=bool(others))
             except ProviderUnavailable as unreadable:
@@ -95,7 +95,7 @@ def attempts(call: Call) -> Generator[Attempt]:
             log.warning("call_goes_on", extra=extra)
             attempt.close()
             call.give_back_room()
-            left = abandoned(admission, attempt, now=timezone.now())
+            before = abandoned(admission, attempt, now=timezone.now())
             target = following
             others = [each for each in others if each is not target]
             estimate = estimate_of(

@@ -32,18 +32,18 @@ class CallAuthentication(AccessTokenAuthentication):
         header = self.get_header(request)
         given = request.META.get("HTTP_X_API_KEY")
         if not given:
-            return self._found(header)
+            return self._authenticated(header)
         beside = b"Bearer " + given.encode("latin-1", "replace")
         if not header.startswith(b"Bearer"):
-            return self._found(beside)
+            return self._authenticated(beside)
         try:
-            return self._found(header)
+            return self._authenticated(header)
         except InvalidAccessToken:
             if header.startswith(b"Bearer " + _PREFIX):
                 raise
-            return self._found(beside)
+            return self._authenticated(beside)
 
-    def _found(self, header: bytes) -> tuple[Any, Any] | None:
+    def _authenticated(self, header: bytes) -> tuple[Any, Any] | None:
         """The caller of a header of a bearer token, and the token or key."""
         raw = self.get_raw_token(header)
         if raw is None:
