@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.conf import settings
@@ -30,6 +30,7 @@ from llmproxy.catalogue.providers import (
     switch_provider,
 )
 from llmproxy.catalogue.vendors import fetches
+from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.models import Provider
 from usage.models import UsageRecord
 
@@ -49,6 +50,11 @@ class TermsForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Provider
         fields = tuple(each.name for each in dataclasses.fields(ProviderTerms))
+        help_texts: ClassVar = {
+            "base_url": "As the provider's own SDK takes it, which for the vendor itself is "
+            + " or ".join(each.address for each in DIALECTS.values())
+            + "."
+        }
 
 
 class ChangedTermsForm(ReasonForm, TermsForm):

@@ -30,7 +30,7 @@ from llmproxy.dialects.protocol import (
     UnreadableAnswer,
 )
 from llmproxy.dialects.refusals import problem_of
-from llmproxy.dialects.sse import Event, EventParser, EventTooLarge
+from llmproxy.dialects.sse import Event, EventTooLarge
 
 log = logging.getLogger(__name__)
 
@@ -61,9 +61,10 @@ class StreamReader:
         # The bytes of text that are within the limit beyond doubt.
         self._most_text = self._limit * RUNAWAY_BYTES
         self._pace = Pace(settings.LLM_STREAM_PACE_MS / 1000)
-        self._parser = EventParser()
         self._surface = admission.request.surface
-        self._translator = attempt.target.codec(self._surface).translator(
+        self._codec = attempt.target.codec(self._surface)
+        self._parser = self._codec.parser()
+        self._translator = self._codec.translator(
             admission.request,
             target=attempt.target,
             called=attempt.own_model_name(admission.model),
@@ -212,10 +213,16 @@ class StreamReader:
             if failed is not None or self.is_over:
                 return failed
         if not chunk:
-            # The connection ended before the answer did.
-            if not self._meter.is_finished:
-                return ProviderError()
-            self.is_over = True
+            return self._end()
+        return None
+
+    def _end(self) -> Problem | None:
+        """The end of a stream: a failure where its answer has not ended."""
+        if self._codec.ends_by_closing and self._meter.has_output:
+            self._meter.state = State.FINISHED
+        if not self._meter.is_finished:
+            return ProviderError()
+        self.is_over = True
         return None
 
     def _look_at(self, chunk: bytes) -> Problem | TooLarge | None:
@@ -229,7 +236,7 @@ class StreamReader:
                 self._unsaid = None
             if said.startswith(PAGE):
                 return ProviderError()
-            if said.startswith(OBJECT):
+            if said.startswith(OBJECT) and not self._codec.streams_objects:
                 # An error, or an answer in one piece.
                 self._read_until = time.monotonic() + REFUSAL_SECONDS
                 self._body = Body(self._call, self._attempt)
@@ -260,8 +267,8 @@ class StreamReader:
             note_unread(self._attempt, self._surface, body.tail)
             raise
         target, request = self._attempt.target, self._call.admission.request
-        codec, out = target.codec(self._surface), bytearray()
-        work = partial(as_pieces, codec, self._translator, target=target, request=request)
+        out = bytearray()
+        work = partial(as_pieces, self._codec, self._translator, target=target, request=request)
         for piece in one_piece.read(self._call, self._attempt, whole, work):
             if (failure := self._take(piece, iter(()), out, is_end=False)) is not None:
                 raise failure
@@ -292,8 +299,7 @@ class StreamReader:
         had_finished = meter.is_finished
         self._count(piece)
         if piece.ended:
-            self.is_over = True
-            return None
+            return self._end()
         self._forward(piece.forward, out)
         # A large report at the end is no reason to refuse a whole answer.
         continues = piece.size > 0 if had_finished else not meter.is_finished

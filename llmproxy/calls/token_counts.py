@@ -1,4 +1,4 @@
-"""Counts the tokens of a prompt without asking it: of messages by the provider's count, or else by our own estimate.
+"""Counts the tokens of a prompt without asking it: by the provider's count, or else by our own estimate.
 
 A count costs nothing, so it reserves nothing and leaves no record. A prompt is counted only for whom a call with it
 might be made: not for somebody whose calls are stopped or whose tokens are used up or surely too few, nor where the
@@ -17,14 +17,11 @@ from llmproxy.calls.estimating import estimate_of
 from llmproxy.catalogue.choosing import able_targets, choose
 from llmproxy.catalogue.readiness import end_try, ready_target
 from llmproxy.catalogue.spending import affordable
-from llmproxy.dialects.anthropic.messages import count_request
 from llmproxy.dialects.asking import ask_once
 from llmproxy.dialects.protocol import ProviderUnavailable, Target
-from llmproxy.dialects.reading import count_of, parse_json_exactly
 from llmproxy.dialects.refusals import problem_of
 from llmproxy.prompts.estimates import least_tokens
 from llmproxy.requests.call_request import CallRequest
-from llmproxy.requests.messages import Messages
 from usage.limits import PlanCaps
 from usage.refusals import CapReserved, Needs, check_caps
 
@@ -70,20 +67,14 @@ def count_tokens(*, caller: Caller, request: CallRequest, now: datetime, size: i
 
 def _providers_count(request: CallRequest, target: Target) -> int | None:
     """The count of the target's provider; None where it gives none. Raises ``CannotDecrypt``."""
-    if not isinstance(request, Messages):
+    codec = target.codec(request.surface)
+    counting = codec.count_request(request, target=target)
+    if counting is None:
         return None
-    counting = count_request(request, target=target)
     try:
         head, answer = ask_once(counting, seconds=SECONDS, most_bytes=MAX_ANSWER)
     except ExchangeError:
         return None
     if head.status in REFUSALS:
         raise problem_of(head.status, head.headers, answer, key=target.key())
-    return _count_in(answer) if head.status == OK else None
-
-
-def _count_in(answer: bytes) -> int | None:
-    try:
-        return count_of(parse_json_exactly(answer)["input_tokens"])
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return None
+    return codec.count_in(answer) if head.status == OK else None

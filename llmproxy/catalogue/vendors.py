@@ -1,26 +1,16 @@
-"""Vendors by a provider's address: OpenAI, Azure and Anthropic are known."""
-
-import re
-from urllib.parse import urlsplit
+"""Vendors by a provider's address: the dialects declare their own."""
 
 from django.conf import settings
 
 from config.platform.env.hosts import is_private
+from llmproxy.dialects.by_name import DIALECTS
+from llmproxy.dialects.openai.dialect import OPENAI
 from llmproxy.models import Provider
-
-_OPENAI = re.compile(
-    r"(.+\.)?(api\.openai\.com|(openai|cognitiveservices|services\.ai)\.azure\.com)\.?"
-)
-_ANTHROPIC = re.compile(r"(.+\.)?api\.anthropic\.com\.?")
 
 
 def is_openai(address: str) -> bool:
     """Returns whether an address is OpenAI's own or Azure's."""
-    return _OPENAI.fullmatch(urlsplit(address).hostname or "") is not None
-
-
-def is_anthropic(address: str) -> bool:
-    return _ANTHROPIC.fullmatch(urlsplit(address).hostname or "") is not None
+    return OPENAI.is_at_vendor(address)
 
 
 def fetches(provider: Provider) -> bool:
@@ -29,7 +19,7 @@ def fetches(provider: Provider) -> bool:
     address = settings.LLM_BASE_URL if is_default else provider.base_url
     chosen = (is_default and settings.LLM_FETCHES) or provider.fetches
     if chosen == Provider.Fetches.ADDRESS:
-        return is_openai(address) or is_anthropic(address)
+        return any(each.is_at_vendor(address) for each in DIALECTS.values())
     is_undecided = chosen == Provider.Fetches.BEFORE
     return chosen == Provider.Fetches.YES or (is_undecided and not is_private(address))
 

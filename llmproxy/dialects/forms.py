@@ -104,7 +104,7 @@ def _gathered(codec: Codec, body: bytes, *, target: Target, request: Any) -> Who
         made.add(piece)
         if piece.ended:
             break
-    if not made.finished:
+    if not (made.finished or (codec.ends_by_closing and made.stream())):
         # The connection ended before the answer did.
         raise made.failure(Piece(failed=ProviderError(), is_within=True), ())
     stream = made.stream() + translator.ending(made.reported or TokenUsage(0, 0))

@@ -1,12 +1,8 @@
-"""The names of the dialects in ``by_name``, for settings and models, which load before codecs can."""
+"""The choices of a provider's dialect, which a migration names."""
 
-# Each with its label in the console.
-NAMES = {
-    "openai": "OpenAI, and servers compatible with it",
-    "anthropic": "Anthropic",
-}
+from llmproxy.dialects.by_name import DIALECTS
 
 
 def choices() -> dict[str, str]:
     """The choices of a model's field; by a function, another dialect needs no migration."""
-    return NAMES
+    return {each.name: each.label for each in DIALECTS.values()}

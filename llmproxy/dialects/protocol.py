@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from itertools import islice
 from json import dumps
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from django.conf import settings
 
 from config.platform.problems import problem as problems
 from config.platform.problems.problem import Problem
 from llmproxy.dialects.model_rules import Refused
-from llmproxy.dialects.sse import Event
+from llmproxy.dialects.sse import Event, EventParser
 from llmproxy.prompts.estimates import Measure
 from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.checking import GIVEN_BACK
@@ -113,7 +114,8 @@ class Piece:
     """The meaning of one provider event for the caller.
 
     ``forward`` holds the bytes for the caller, ``size`` the bytes of text in it that count as output. ``finished``: the
-    answer has its finish reason. ``ended``: the stream is over. ``failed``: the provider reported an error instead.
+    answer has its finish reason, or its last event where that says as much. ``ended``: the stream is over, which fails
+    one that has not finished. ``failed``: the provider reported an error instead.
     ``is_within``: an answer that was begun has failed, so that it costs what it reports, if need be afterwards.
     ``prompt`` is the prompt's usage where it is known before the whole. A chunk without choices, such as one with the
     usage, is not in ``forward``.
@@ -176,6 +178,10 @@ class Codec(ABC):
 
     # The surface has streams.
     is_streamed = True
+    # A stream may begin like an answer in one piece, as lines of JSON do, so that none is looked for in it.
+    streams_objects = False
+    # A stream ends with its connection alone. Any other that has no finish reason was cut on the way.
+    ends_by_closing = False
 
     def check(self, request: Any) -> None:  # noqa: B027 - most dialects take every valid request
         """Raises ``InvalidRequest`` for a request that the dialect cannot take, before anything is reserved."""
@@ -212,8 +218,20 @@ class Codec(ABC):
     @abstractmethod
     def _write_usage(self, answer: dict[str, Any], charged: TokenUsage) -> None: ...
 
+    def parser(self) -> EventParser:
+        """Cuts a stream into the events that its translator reads."""
+        return EventParser()
+
     def translator(self, request: Any, *, target: "Target", called: str | None) -> Translator:
         raise NotImplementedError("These answers are not streamed.")
+
+    def count_request(self, request: Any, *, target: "Target") -> ProviderRequest | None:
+        """The request by which a provider counts a prompt; None where the dialect has none."""
+        return None
+
+    def count_in(self, answer: bytes) -> int | None:
+        """The tokens in the answer to ``count_request``; None where it holds no count."""
+        raise NotImplementedError("These prompts are not counted.")
 
     def reporting(self, request: Any) -> Any:
         """The request as one whose stream includes the usage."""
@@ -229,16 +247,26 @@ class Codec(ABC):
 
 
 class Dialect(NamedTuple):
-    """An API that providers speak.
+    """An API that providers speak: all that there is to say of it beside its codecs.
 
+    ``name`` is that of settings and rows, ``label`` that of the console. ``address`` is the vendor's own, as its SDK
+    takes it. ``hosts`` are the vendor's own, which fetch images and files from the public internet alone.
     ``credential`` makes the headers that authenticate a request with a key. ``image_tokens`` are the tokens of an image
     of a call for a model, unless the model's row gives a number.
     """
 
     name: str
+    label: str
+    address: str
     credential: Callable[[str], dict[str, str]]
     image_tokens: Callable[[Mapping[str, Any], str], int]
     codecs: Mapping[Surface, Codec]
+    hosts: tuple[str, ...] = ()
+
+    def is_at_vendor(self, address: str) -> bool:
+        """Returns whether an address is one of the vendor's own."""
+        host = (urlsplit(address).hostname or "").removesuffix(".")
+        return any(host == each or host.endswith(f".{each}") for each in self.hosts)
 
 
 class RouteKey(NamedTuple):
@@ -303,10 +331,10 @@ class Target(NamedTuple):
         """A request with a body of JSON, authenticated with the provider's key."""
         sent = {
             **self.dialect.credential(self.key()),
-            **headers,
             "Content-Type": "application/json",
             "Accept": "text/event-stream" if streamed else "application/json",
             "User-Agent": f"shell-backend/{settings.VERSION}",
+            **headers,
         }
         encoded = dumps(body, ensure_ascii=True, separators=(",", ":")).encode()
         return ProviderRequest(f"{self.base_url}{path}", sent, encoded)

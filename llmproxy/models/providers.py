@@ -18,7 +18,7 @@ class Provider(Sealed, models.Model):
     class Fetches(models.TextChoices):
         """A choice of passing on images and files by URL. A server in one's own network would fetch from there."""
 
-        ADDRESS = "address", "by its address: OpenAI's, Azure's and Anthropic's own"
+        ADDRESS = "address", "by its address: a known vendor's own"
         YES = "yes", "yes: it fetches from the public internet alone"
         NO = "no", "no: data: URLs alone"
         # An upgrade gives it to other public addresses, and the front page names them.
@@ -40,7 +40,6 @@ class Provider(Sealed, models.Model):
         max_length=500,
         blank=True,
         db_default="",
-        help_text="As the provider's own SDK takes it: OpenAI's with its /v1, Anthropic's without.",
     )
     api_key = models.BinaryField(null=True, editable=False)
     members = models.CharField(

@@ -13,14 +13,15 @@ from config.platform.problems.problem import InvalidRequest
 from licensing.callers import Caller, load_caller
 from llmproxy.calls import relay
 from llmproxy.calls.call import Call
-from llmproxy.dialects import by_name, names, refusals
+from llmproxy.catalogue.setting_readers import DIALECT
+from llmproxy.dialects import by_name, refusals
 from llmproxy.dialects.protocol import ProviderError
 from llmproxy.dialects.sse import EventParser
 from llmproxy.models import Provider
 from llmproxy.requests.chat import parse
 from tests.llmproxy.calling import admit
 from tests.llmproxy.targets import refusal_of, target
-from tests.standins.plain_provider import PLAIN
+from tests.standins.plain_provider import OBJECTS, PLAIN, Objects
 from tests.standins.raw_server import CHUNKED, Peer, playing
 from usage.models import UsageRecord
 
@@ -40,8 +41,11 @@ def says(peer: Peer) -> None:
 
 
 def test_every_dialect_may_be_named_by_settings_and_rows() -> None:
-    assert set(by_name.DIALECTS) == set(names.NAMES)
-    assert {name for name, _ in Provider._meta.get_field("dialect").flatchoices} == set(names.NAMES)
+    field = Provider._meta.get_field("dialect")
+    assert {name for name, _ in field.flatchoices} == set(by_name.DIALECTS)
+    assert max(map(len, by_name.DIALECTS)) <= field.max_length
+    for name in by_name.DIALECTS:
+        assert DIALECT(name) == name
 
 
 @pytest.mark.django_db
@@ -84,6 +88,59 @@ class TestAThird:
         with pytest.raises(InvalidRequest):
             self.call(caller, now, tools=[tool])
         assert not UsageRecord.objects.exists()
+
+
+def says_in_objects(peer: Peer) -> None:
+    """Lines of JSON in pieces of a few bytes, and no last event."""
+    while request := peer.request():
+        lines = request.partition(b"\r\n\r\n")[2].decode().split("\n")[1:]
+        assert b"Accept: application/x-ndjson" in request
+        peer.send(CHUNKED)
+        for word in lines:
+            line = json.dumps({"word": word}).encode() + b"\n"
+            peer.chunk(line[:5])
+            peer.chunk(line[5:])
+        peer.chunk(b"")
+
+
+@pytest.mark.django_db
+class TestAFourthOfObjects(TestAThird):
+    """Its streams are lines that begin like an answer in one piece, and end with their connection."""
+
+    @pytest.fixture(autouse=True)
+    def plain(self, settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        monkeypatch.setitem(by_name.DIALECTS, "objects", OBJECTS)
+        settings.LLM_PROVIDER = "objects"
+        with playing(says_in_objects) as server:
+            settings.LLM_BASE_URL = server.url.removesuffix("/v1/chat")
+            yield
+
+    def test_answers_whole_and_in_streams(self, caller: Caller, now: datetime) -> None:
+        stream = relay.stream(self.call(caller, now, stream=True))
+        events = b"".join(stream).split(b"\n\n")
+        stream.close()
+        words = [json.loads(each[6:])["choices"][0]["delta"]["content"] for each in events[:-2]]
+        assert (words, events[-2:]) == (["Good", "morning"], [b"data: [DONE]", b""])
+        assert UsageRecord.objects.get().end == "done"
+
+    def test_a_stream_without_its_last_event_fails_unless_its_dialect_has_none(
+        self, caller: Caller, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Objects, "ends_by_closing", False)
+        stream = relay.stream(self.call(caller, now, stream=True))
+        assert b'"error"' in b"".join(stream)
+        stream.close()
+        assert UsageRecord.objects.get().end == "provider_failed"
+
+    def test_a_stream_that_ends_without_having_finished_fails(
+        self, caller: Caller, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Objects, "ends_by_closing", False)
+        monkeypatch.setattr(Objects, "last", "morning")
+        stream = relay.stream(self.call(caller, now, stream=True))
+        assert b'"error"' in b"".join(stream)
+        stream.close()
+        assert UsageRecord.objects.get().end == "provider_failed"
 
 
 class TestARefusedCredential:

@@ -1,7 +1,8 @@
-"""A dialect of its own, for the test that adds one: lines of text in, lines of text out."""
+"""Dialects for the tests that add some: one has lines of text in and out, another streams lines of JSON."""
 
 from collections.abc import Callable
-from json import dumps
+from json import dumps, loads
+from typing import Any
 
 from config.platform.problems.problem import Fault, InvalidRequest
 from llmproxy.dialects.chat_answers import DONE, ChatCodec, ChatTranslator
@@ -13,7 +14,7 @@ from llmproxy.dialects.protocol import (
     TokenUsage,
     WholeAnswer,
 )
-from llmproxy.dialects.sse import Event
+from llmproxy.dialects.sse import Event, EventParser
 from llmproxy.requests.call_request import Surface
 from llmproxy.requests.chat import Chat
 
@@ -54,9 +55,58 @@ class _Words(ChatTranslator):
         return DONE
 
 
+class Objects(Plain):
+    """Lines of JSON; the end of the connection is that of the answer."""
+
+    streams_objects = True
+    ends_by_closing = True
+    # The word by which its translator says that the stream is over.
+    last = ""
+
+    def outgoing(self, request: Chat, *, target: Target, output_limit: int) -> ProviderRequest:
+        asked = super().outgoing(request, target=target, output_limit=output_limit)
+        return asked._replace(headers={**asked.headers, "Accept": "application/x-ndjson"})
+
+    def parser(self) -> EventParser:
+        return _LineParser()
+
+    def translator(self, request: Chat, *, target: Target, called: str | None) -> "_Lines":
+        return _Lines(self.last, key=target.key, called=called)
+
+
+class _LineParser(EventParser):
+    """Cuts a stream into its lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[Event]:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [Event(line, line, None) for line in lines]
+
+    def finish(self) -> list[Event]:
+        return self.feed(b"\n") if self._rest else []
+
+
+class _Lines(_Words):
+    def __init__(self, last: str, **given: Any) -> None:
+        super().__init__(include_usage=False, **given)
+        self._last = last
+
+    def _read(self, event: Event, data: bytes) -> Piece:
+        word = loads(data)["word"]
+        piece = super()._read(event, word.encode())
+        piece.ended = word == self._last
+        return piece
+
+
 PLAIN = Dialect(
     "plain",
+    label="Plain",
+    address="https://plain.test",
     credential=lambda key: {"X-Key": key},
     image_tokens=lambda *_: 1,
     codecs={Surface.CHAT: Plain()},
 )
+OBJECTS = PLAIN._replace(name="objects", codecs={Surface.CHAT: Objects()})

@@ -27,7 +27,7 @@ from llmproxy.dialects.protocol import (
     TokenUsage,
     WholeAnswer,
 )
-from llmproxy.dialects.reading import parse_json_exactly
+from llmproxy.dialects.reading import count_of, parse_json_exactly
 from llmproxy.dialects.root_unions import NOT_AN_OBJECT, NoObject, folded
 from llmproxy.dialects.usage import reported
 from llmproxy.prompts.estimates import text_tokens
@@ -98,6 +98,16 @@ class MessageCodec(Codec):
     def _write_usage(self, answer: dict[str, Any], charged: TokenUsage) -> None:
         answer["usage"] = usage_of(answer["usage"], charged)
 
+    def count_request(self, request: Messages, *, target: Target) -> ProviderRequest:
+        body = {"model": target.model, **_with_objects(request.members)}
+        return target.post("/v1/messages/count_tokens", body, headers=request.headers)
+
+    def count_in(self, answer: bytes) -> int | None:
+        try:
+            return count_of(parse_json_exactly(answer)["input_tokens"])
+        except (ValueError, LookupError, TypeError, RecursionError):
+            return None
+
     def as_stream(self, body: bytes) -> bytes:
         return message_as_events(parse_json_exactly(body))
 
@@ -108,12 +118,6 @@ class MessageCodec(Codec):
         self, request: Messages, *, target: Target, called: str | None
     ) -> MessageTranslator:
         return MessageTranslator(called=called, key=target.key, provider=target.provider)
-
-
-def count_request(request: Messages, *, target: Target) -> ProviderRequest:
-    """The request that counts a prompt."""
-    body = {"model": target.model, **_with_objects(request.members)}
-    return target.post("/v1/messages/count_tokens", body, headers=request.headers)
 
 
 def _with_objects(members: dict[str, Any]) -> dict[str, Any]:
