@@ -220,7 +220,7 @@ TEMPLATES = [
             "libraries": {
                 "console": "config.console.template_tags",
                 "console_lists": "config.console.lists.tags",
-                "versions": "config.composition.front.version_tags",
+                "versions": "releases.admin.version_tags",
             },
         },
     },
@@ -366,7 +366,16 @@ REST_FRAMEWORK = {
     "URL_FORMAT_OVERRIDE": None,
 }
 
-SPECTACULAR_SETTINGS = description_settings(version=VERSION, base_url=BASE_URL)
+SPECTACULAR_SETTINGS = {
+    **description_settings(version=VERSION, base_url=BASE_URL),
+    "ENUM_NAME_OVERRIDES": {"ConnectionState": "accounts.models.Connection.State"},
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "llmproxy.api.schema.describe_calls",
+        "config.platform.api.schema.describe_problems",
+        "config.platform.api.spelling_out.spell_out",
+    ],
+}
 
 # --- Rate limits ------------------------------------------------------------------------------------
 

@@ -17,8 +17,10 @@ from licensing.callers import claims_of, load_caller
 from licensing.licences import seats_of
 from llmproxy.calls import outbox
 from llmproxy.calls import watch as calls
+from releases.admin import version_tags
 from releases.delivery import conditional_writes
 from releases.models import MicroApp
+from telemetry.volumes import last_by_shell_version
 from usage import refusal_log
 
 if settings.SENTRY_DSN:
@@ -54,6 +56,7 @@ hooks.register(
         unknown_apps=lambda slugs: {*slugs} - set(MicroApp.objects.in_bulk(slugs)),
     )
 )
+version_tags.counts.append(last_by_shell_version)
 request_log.refused.append(refusal_log.note)
 serving.started.extend((watch.start, refusal_log.start))
 serving.first_started.append(conditional_writes.start)

@@ -14,8 +14,9 @@ from accounts.models import AuditEvent
 from config.composition.attention import listing
 from config.composition.attention.items import Item
 from config.composition.attention.operation import nights
-from config.composition.front import pictures, version_tags
+from config.composition.front import pictures
 from config.composition.operation.nightly import Run, last_runs
+from config.console import shares
 from config.platform.attention import Level
 from config.platform.periods import Period
 from licensing.models import Licence, Standing
@@ -85,9 +86,9 @@ def _channels(request: HttpRequest, now: datetime) -> list[Any]:
     ]
 
 
-def _shells(request: HttpRequest, now: datetime) -> list[version_tags.Line]:
+def _shells(request: HttpRequest, now: datetime) -> list[shares.Line]:
     """Returns the number of people who reported today by the version of their shell."""
-    return version_tags.lines(people_by_shell_version(Period.of(now).day))
+    return shares.lines(people_by_shell_version(Period.of(now).day))
 
 
 # fmt: off

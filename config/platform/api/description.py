@@ -1,10 +1,10 @@
-"""The description of the API in the published schema, and drf-spectacular's settings."""
+"""The description of the API in the published schema, and drf-spectacular's settings but for those that name apps."""
 
 from typing import Any
 
 
 def description_settings(*, version: str, base_url: str) -> dict[str, Any]:
-    """drf-spectacular's settings."""
+    """drf-spectacular's settings, to which ``config.settings`` adds the names of the apps' modules."""
     return {
         "TITLE": "Shell backend",
         "DESCRIPTION": "Sign-in, licences, a metered model proxy, usage and signed updates for the desktop shell.",
@@ -27,14 +27,7 @@ def description_settings(*, version: str, base_url: str) -> dict[str, Any]:
         "SERVE_INCLUDE_SCHEMA": False,
         "SERVERS": [{"url": base_url}],
         "COMPONENT_SPLIT_REQUEST": True,
-        "ENUM_NAME_OVERRIDES": {"ConnectionState": "accounts.models.Connection.State"},
         "SWAGGER_UI_DIST": "SIDECAR",
         "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
         "REDOC_DIST": "SIDECAR",
-        "POSTPROCESSING_HOOKS": [
-            "drf_spectacular.hooks.postprocess_schema_enums",
-            "llmproxy.api.schema.describe_calls",
-            "config.platform.api.schema.describe_problems",
-            "config.platform.api.spelling_out.spell_out",
-        ],
     }

@@ -47,26 +47,34 @@ def number(name: str, **labels: str) -> float:
     return REGISTRY.get_sample_value(name, labels) or 0.0
 
 
+# By name, so that a declaration that is lost is missed.
+DECLARED: list[tuple[Any, tuple[str, ...]]] = [
+    (metrics.observers, (
+        "requests", "refusals", "refused sign-ins", "model calls", "unknown finish reasons",
+    )),
+    (metrics.initial_series, ("refusals", "garbage collector", "routes")),
+    (metrics.samples, (
+        "dependencies", "database waits now", "database waits", "database wait time",
+        "database waits that failed", "hashing waits now", "hashing waits that failed",
+        "garbage collections", "garbage collection time", "open calls", "settlements that wait",
+    )),
+    (metrics.database_gauges, (
+        "shell_jobs_due", "shell_jobs_oldest_due_seconds", "shell_jobs_failed",
+        "shell_calls_overdue", "shell_night_done_timestamp_seconds", "shell_spend_limit_share",
+    )),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("declared", "name"),
-    [
-        *((metrics.observers, each) for each in (
-            "requests", "refusals", "refused sign-ins", "model calls", "unknown finish reasons",
-        )),
-        *((metrics.initial_series, each) for each in ("refusals", "garbage collector", "routes")),
-        *((metrics.samples, each) for each in (
-            "dependencies", "database waits now", "database waits", "database wait time",
-            "database waits that failed", "hashing waits now", "hashing waits that failed",
-            "garbage collections", "garbage collection time", "open calls", "settlements that wait",
-        )),
-        *((metrics.database_gauges, each) for each in (
-            "shell_jobs_due", "shell_jobs_oldest_due_seconds", "shell_jobs_failed",
-            "shell_calls_overdue", "shell_night_done_timestamp_seconds",
-        )),
-    ],
-)  # fmt: skip
+    ("declared", "name"), [(declared, name) for declared, names in DECLARED for name in names]
+)
 def test_an_app_declares_the_metrics_of(declared: Any, name: str) -> None:
     assert declared[name].name == name
+
+
+def test_every_metric_that_an_app_declares_is_named_here() -> None:
+    for declared, names in DECLARED:
+        assert {each.name for each in declared} - {*names} == set()
 
 
 def test_series_that_could_not_begin_begin_later(monkeypatch: pytest.MonkeyPatch) -> None:
