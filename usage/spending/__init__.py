@@ -1,1 +1,1 @@
-"""Usage and costs of calls: counted by day, summed, ranked, and stated."""
+"""Usage and costs of calls: counted by day, summed, ranked, corrected and stated."""
