@@ -39,7 +39,7 @@ from config.platform.edge.outermost import FORGET
 from config.platform.edge.ratelimits.failed_logins import attempt
 from config.platform.problems.problem import NotFound
 from config.platform.request.client_address import address_of
-from config.platform.runtime.request_id import current as request_id
+from config.platform.request.request_id import current as request_id
 
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",

@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from accounts.audit import Actor, record
 from accounts.models import User
 from config.platform.request.client_address import address_of
-from config.platform.runtime.request_id import current
+from config.platform.request.request_id import current
 
 IS_AN_OPERATOR = "This is an operator. Only owners may change operators."
 

@@ -21,7 +21,7 @@ from accounts.sessions.sign_in import MAX_PASSWORD
 from config.console.actions import show_refusal
 from config.platform.problems.problem import InvalidRequest
 from config.platform.request.client_address import address_of
-from config.platform.runtime.request_id import current as request_id
+from config.platform.request.request_id import current as request_id
 from config.platform.text.forms import password_form
 
 PAGE_POLICY = "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

@@ -14,7 +14,7 @@ from accounts.models import Role, User
 from config.console.navigation import label_of
 from config.platform.acts import PAGES, RIGHTS
 from config.platform.problems.problem import PermissionRefused, Problem
-from config.platform.runtime.request_id import id_of
+from config.platform.request.request_id import id_of
 
 OWNERS_SHOWN = 3
 # A card loads only the style sheet, its font and its icons.

@@ -31,7 +31,7 @@ from config.console.list_filters import RestrictedAdmin
 from config.console.navigation import navigation
 from config.platform.edge.outermost import FORGET
 from config.platform.problems.problem import Problem
-from config.platform.runtime.request_id import current
+from config.platform.request.request_id import current
 
 # The pages load nothing from other origins and have no inline scripts.
 POLICY = (

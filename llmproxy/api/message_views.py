@@ -6,7 +6,7 @@ from django.http import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from config.platform.runtime.request_id import current as request_id
+from config.platform.request.request_id import current as request_id
 from licensing.callers import caller_of
 from llmproxy.api.schema import EXAMPLES, MESSAGE_HEADERS, STREAMS, model_call, ref, token_count
 from llmproxy.api.serializers import MessageModelPageSerializer, MessageModelSerializer

@@ -19,7 +19,7 @@ from config.platform.api.schema import problems
 from config.platform.api.views import ViewSet
 from config.platform.edge.ratelimits import limits as ratelimits
 from config.platform.problems.problem import Problem
-from config.platform.runtime.request_id import current as request_id
+from config.platform.request.request_id import current as request_id
 from licensing.callers import caller_of
 from licensing.permissions import LicenceWorks
 from llmproxy.api.client_disconnect import disconnect_check

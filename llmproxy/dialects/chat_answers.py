@@ -5,7 +5,7 @@ from typing import Any
 
 from config.platform.problems.problem import Problem
 from config.platform.problems.rendering import openai_error
-from config.platform.runtime.request_id import current as request_id
+from config.platform.request.request_id import current as request_id
 from llmproxy.dialects.gathering import completion_of
 from llmproxy.dialects.protocol import Codec, TokenUsage, Translator
 from llmproxy.dialects.reading import usage_of

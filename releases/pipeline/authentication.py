@@ -19,7 +19,7 @@ from accounts.audit import Actor, record
 from accounts.sessions.authentication import InvalidAccessToken
 from config.platform.problems.problem import NotAuthenticated, NotConfigured
 from config.platform.request.client_address import address_of
-from config.platform.runtime.request_id import current as request_id
+from config.platform.request.request_id import current as request_id
 from releases.pipeline import refused_credentials
 from releases.pipeline.identity_tokens import (
     AnotherPipeline,

@@ -12,7 +12,7 @@ from django.http import HttpRequest
 
 from accounts.models import User
 from config.platform.problems.problem import ServiceUnavailable
-from config.platform.runtime.request_id import begin, current
+from config.platform.request.request_id import begin, current
 from llmproxy.calls import outbox
 from llmproxy.calls.outbox import finish, settle_or_retry
 from llmproxy.calls.relay import complete, stream

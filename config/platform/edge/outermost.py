@@ -12,8 +12,7 @@ from corsheaders.middleware import CorsMiddleware
 from django.http import HttpRequest, HttpResponseBase
 
 from config.platform.edge import request_log
-from config.platform.request import client_address
-from config.platform.runtime import request_id
+from config.platform.request import client_address, request_id
 
 # Browsers neither run nor frame any part of an answer. A page that needs more sets its own policy.
 POLICY = "default-src 'none'; frame-ancestors 'none'"

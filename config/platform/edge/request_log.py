@@ -17,8 +17,8 @@ from django.utils.functional import LazyObject
 
 from config.platform.problems.problem import Problem
 from config.platform.request.client_address import address_of
+from config.platform.request.request_id import id_of
 from config.platform.request.routes import route_of
-from config.platform.runtime.request_id import id_of
 
 
 class Refused(NamedTuple):

@@ -21,7 +21,7 @@ from config.platform.problems.problem import (
     RequestTimeout,
 )
 from config.platform.problems.rendering import PAGE_POLICY, PAGES, render
-from config.platform.runtime import request_id
+from config.platform.request import request_id
 
 KINDS: Mapping[int, type[Problem]] = {
     kind.status: kind

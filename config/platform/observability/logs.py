@@ -24,7 +24,7 @@ from typing import Any, TextIO
 from uuid import UUID
 
 from config.platform.observability.redaction import chain, class_name, place_of
-from config.platform.runtime.request_id import current
+from config.platform.request.request_id import current
 
 Scalar = str | int | float
 MAX_TEXT = 200

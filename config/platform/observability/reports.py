@@ -15,7 +15,7 @@ from sentry_sdk.types import Event, Hint
 
 from config.platform.observability.logs import allowed_of, event_of
 from config.platform.observability.redaction import Failure, chain
-from config.platform.runtime.request_id import current
+from config.platform.request.request_id import current
 
 
 def start(dsn: str, version: str) -> None:

@@ -30,8 +30,9 @@ from requests import PreparedRequest, Response
 
 from config.platform.edge import request_log
 from config.platform.http import client
+from config.platform.request import request_id
 from config.platform.request.routes import route_of
-from config.platform.runtime import request_id, serving
+from config.platform.runtime import serving
 
 # Encoding a batch blocks the event loop.
 BATCH = 64

@@ -27,8 +27,8 @@ from config.platform.problems.problem import (
     PermissionRefused,
     Problem,
 )
+from config.platform.request.request_id import id_of
 from config.platform.request.routes import route_of
-from config.platform.runtime.request_id import id_of
 
 CONTENT_TYPE = "application/problem+json"
 CHALLENGE = 'Bearer realm="shell"'

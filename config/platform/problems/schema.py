@@ -7,7 +7,7 @@ from typing import Any
 
 from config.platform.problems.problem import Problem, known_problems
 from config.platform.problems.rendering import ANTHROPIC_TYPES, CONTENT_TYPE, MESSAGES, MODEL_CALLS
-from config.platform.runtime.request_id import HEADER as REQUEST_ID
+from config.platform.request.request_id import HEADER as REQUEST_ID
 
 Described = dict[str, Any]
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from config.platform.problems.problem import Problem
 from config.platform.problems.rendering import anthropic_error
-from config.platform.runtime.request_id import current as request_id
+from config.platform.request.request_id import current as request_id
 from llmproxy.dialects.anthropic.empties import LAST, kind_of, write_empties
 from llmproxy.dialects.ends import stop_reason, unsaid
 from llmproxy.dialects.failures import failed_part, failure_of, failure_within

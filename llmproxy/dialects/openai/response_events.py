@@ -13,7 +13,7 @@ from typing import Any
 
 from config.platform.problems.problem import Problem
 from config.platform.problems.rendering import openai_error
-from config.platform.runtime.request_id import current as request_id
+from config.platform.request.request_id import current as request_id
 from llmproxy.dialects.failures import failed_part, failure_of
 from llmproxy.dialects.openai.delivered import Delivered
 from llmproxy.dialects.openai.response_ends import failure_in, say_what_is_missing

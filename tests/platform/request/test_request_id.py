@@ -21,7 +21,7 @@ from django.utils.functional import SimpleLazyObject
 from config.platform.edge import request_log
 from config.platform.edge.outermost import EdgeMiddleware
 from config.platform.problems import rendering as handlers
-from config.platform.runtime import request_id as request_ids
+from config.platform.request import request_id as request_ids
 from tests.platform.written import Written
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
