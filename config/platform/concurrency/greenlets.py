@@ -134,11 +134,14 @@ class WorkerThread:
         with self._changing:
             share = self._shares.setdefault(person, _Share())
             share.number += 1
+            # Of this moment: others may come while the connection is released.
+            is_first, too_many = share.number == 1, share.number > self._most_of_a_person
         try:
-            if share.number > 1:
+            if too_many:
+                raise self._no_turn()
+            if not is_first:
                 release_connection()
-            too_many = share.number > self._most_of_a_person
-            if too_many or not share.turn.acquire(timeout=SHARE_SECONDS):
+            if not share.turn.acquire(timeout=SHARE_SECONDS):
                 raise self._no_turn()
             try:
                 yield

@@ -158,7 +158,7 @@ def test_the_refusal_is_a_problem_with_its_end() -> None:
 
 def test_a_call_says_what_is_left_of_its_limit(now: datetime) -> None:
     first, second = (count("llm.user", key="ada", now=now) for _ in range(2))
-    assert (first.limit, first.left, second.left) == (2, 1, 0)
+    assert (first.limit, first.remaining, second.remaining) == (2, 1, 0)
     assert 0 < second.seconds <= 86_400
     with pytest.raises(RateLimited) as refused:
         count("llm.user", key="ada", now=now)
