@@ -276,7 +276,7 @@ def test_the_explanation_changes_nothing(scene: Scene, name: str) -> None:
     rates = [
         check.read for found in (before, after) for check in found.checks if check.rule == "rate"
     ]
-    assert all(rate is None or rate.left == rates[0].left for rate in rates)
+    assert all(rate is None or rate.remaining == rates[0].remaining for rate in rates)
     assert cache.get(f"llm:calls:{int(scene.now.timestamp()) // 60}:first") in {None, 1}
     assert not readiness._tries
 
