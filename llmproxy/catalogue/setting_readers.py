@@ -4,13 +4,13 @@ import re
 
 from environs import validate
 
-from llmproxy.dialects.by_name import DIALECTS
+from llmproxy.dialects.names import NAMES
 
 API_KEY = validate.Regexp(
     r"(?i:(?!bearer\s))[ -~]+\Z",
     error="Must be the key alone, in printable ASCII, without the word Bearer before it.",
 )
-DIALECT = validate.OneOf(DIALECTS, error=f"Must be {' or '.join(DIALECTS)}.")
+DIALECT = validate.OneOf(NAMES, error=f"Must be {' or '.join(NAMES)}.")
 FETCHES = validate.OneOf(("", "yes", "no"), error="Must be yes or no.")
 LIMIT_NAME = validate.OneOf(
     ("", "max_tokens", "max_completion_tokens"),

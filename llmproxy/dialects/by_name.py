@@ -1,7 +1,6 @@
-"""The dialects of providers, by their names in settings and rows. Another one is declared beside its codecs and listed
-here.
+"""The dialects of providers, by their names in settings and rows (``names``).
 
-Settings and models import it, so no codec may read either while it is imported.
+Another one is declared beside its codecs and listed here.
 """
 
 from llmproxy.dialects.anthropic.dialect import ANTHROPIC

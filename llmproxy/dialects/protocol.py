@@ -249,14 +249,13 @@ class Codec(ABC):
 class Dialect(NamedTuple):
     """An API that providers speak: all that there is to say of it beside its codecs.
 
-    ``name`` is that of settings and rows, ``label`` that of the console. ``address`` is the vendor's own, as its SDK
+    ``name`` is that of settings and rows. ``address`` is the vendor's own, as its SDK
     takes it. ``hosts`` are the vendor's own, which fetch images and files from the public internet alone.
     ``credential`` makes the headers that authenticate a request with a key. ``image_tokens`` are the tokens of an image
     of a call for a model, unless the model's row gives a number.
     """
 
     name: str
-    label: str
     address: str
     credential: Callable[[str], dict[str, str]]
     image_tokens: Callable[[Mapping[str, Any], str], int]

@@ -103,7 +103,6 @@ class _Lines(_Words):
 
 PLAIN = Dialect(
     "plain",
-    label="Plain",
     address="https://plain.test",
     credential=lambda key: {"X-Key": key},
     image_tokens=lambda *_: 1,

@@ -8,7 +8,6 @@ from llmproxy.requests.call_request import Surface
 
 ANTHROPIC = Dialect(
     "anthropic",
-    label="Anthropic",
     address="https://api.anthropic.com",
     hosts=("api.anthropic.com",),
     credential=anthropic.api_key,

@@ -9,7 +9,6 @@ from llmproxy.requests.call_request import Surface
 
 OPENAI = Dialect(
     "openai",
-    label="OpenAI, and servers compatible with it",
     address="https://api.openai.com/v1",
     hosts=(
         "api.openai.com",
