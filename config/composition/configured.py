@@ -132,7 +132,7 @@ GROUPS: Mapping[str, tuple[SettingRow, ...]] = {
         SettingRow("PUBLISH_OIDC_CLAIMS", "Claims of identity tokens"),
     ),
 }  # fmt: skip
-# Functions that are unavailable without a setting.
+# Features that are off without a setting, as sentences.
 MISSED: Mapping[str, str] = {
     "UPDATE_PUBLIC_KEY": "Releases of the shell cannot be published.",
     "APPS_PUBLIC_KEY": "Versions of apps cannot be published.",

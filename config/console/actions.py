@@ -176,7 +176,10 @@ class BulkAction(Action):
         return self.message(subject, number)
 
     def message(self, subject: str, number: int) -> str:
-        """Returns the message afterwards; ``subject`` are the people, ``number`` is the sum of the results."""
+        """Returns the message afterwards.
+
+        ``subject`` is the target's name or a number of people, ``number`` the sum of the results.
+        """
         raise NotImplementedError
 
     @abstractmethod

@@ -47,8 +47,9 @@ class Act:
     """An act that the audit log records, with its sentence for console and docs, and the rights to perform it there.
 
     Acts of the API, the worker and commands have no rights. ``{}`` in the sentence stands for the event's target.
-    ``details`` is the change, in place of a list of its members: the first sentence whose ``{member}``s the event
-    has, after the change or else before it. ``names`` has the words for targets whose names are none, such as commands.
+    ``details`` describes the change, in place of a list of its members: the first sentence whose ``{member}``s the
+    event has, after the change or else before it. ``names`` has the words for targets whose names are none, such as
+    commands.
     """
 
     action: str

@@ -46,7 +46,8 @@ class Door(NamedTuple):
 class Alert:
     """The notification of a kind's findings, with the step that operators can take.
 
-    ``after`` is the delay of an alert. ``is_mailed_by_rule``: the rule that notices it mails its beginning itself.
+    ``after`` is the condition under which it is raised. ``is_mailed_by_rule``: the rule that notices it mails
+    its beginning itself.
     """
 
     step: str

@@ -49,7 +49,7 @@ class Call:
     def __init__(self, admission: Admission, *, has_left: Callable[[], bool] = bool) -> None:
         self.admission = admission
         self.stop = Stop()
-        # The client's disconnect, and the time at which the watch has seen it (on the monotonic clock).
+        # The check of a disconnected client, and the time at which the watch saw it (on the monotonic clock).
         self.has_left = has_left
         self.left_at: float | None = None
         self.attempt: Attempt | None = None

@@ -24,7 +24,7 @@ CUT = frozenset({End.CLIENT_GONE, End.STOPPED, End.TIMEOUT, End.CRASHED})
 WAIT_SHARE = 0.1
 # A reported prompt below this share of an exact count leaves something out.
 LEAST_SHARE = 0.25
-# An inexact estimate applies below this share of it.
+# The same share of an inexact estimate.
 LEAST_INEXACT = 0.1
 # A report is implausible beyond so many times the estimate and a thousand tokens (templates, hidden prompts), or so
 # many times the output limit.
@@ -69,7 +69,7 @@ def excess(admission: Admission, meter: Meter) -> Excess | None:
 def unseen_output(admission: Admission, meter: Meter, attempt: Attempt, now: float) -> int:
     """The tokens that the provider may have made unseen, at most those reserved.
 
-    Of the wait before the first delta all where the model is known to think, the request includes it or the answer
+    Of the wait before the first delta all where the model is known to think, its request turns thinking on or the answer
     comes in one piece, else a tenth; of each silence after it what exceeds the burst that ended it.
     """
     if (sent_at := attempt.sent_at()) is None:

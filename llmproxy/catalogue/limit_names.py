@@ -1,4 +1,4 @@
-"""The name by which a server takes the output limit of chat completions, by operators, address and answers."""
+"""The name by which a server takes the output limit of chat completions: from its row, its address or its answers."""
 
 from django.conf import settings
 

@@ -40,8 +40,8 @@ def add_route(
 def change_route(
     *, route_id: int, terms: RouteTerms, reason: str, by: Actor, now: datetime
 ) -> Route:
-    """Changes a route; running calls go on. Another name at the provider is another model there: its count restarts,
-    and has no prices until they are looked up. Raises ``InvalidRequest``.
+    """Changes a route; running calls go on. Another name at the provider is another model there: its tokens
+    are estimated from the start, and it has no prices until they are looked up. Raises ``InvalidRequest``.
     """
     with transaction.atomic():
         route = lock_route(route_id)

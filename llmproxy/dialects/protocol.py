@@ -249,10 +249,10 @@ class Codec(ABC):
 class Dialect(NamedTuple):
     """An API that providers speak: all that there is to say of it beside its codecs.
 
-    ``name`` is that of settings and rows. ``address`` is the vendor's own, as its SDK
-    takes it. ``hosts`` are the vendor's own, which fetch images and files from the public internet alone.
-    ``credential`` makes the headers that authenticate a request with a key. ``image_tokens`` are the tokens of an image
-    of a call for a model, unless the model's row gives a number.
+    ``name`` is that of settings and rows. ``address`` is the vendor's own, as its SDK takes it. ``hosts`` are the
+    vendor's own, which fetch images and files from the public internet alone. ``credential`` makes the headers that
+    authenticate a request with a key. ``image_tokens`` are the tokens of an image of a call for a model, unless the
+    model's row gives a number.
     """
 
     name: str

@@ -21,7 +21,7 @@ from config.platform.problems.problem import Fault, instant
 
 HASHED, LEGACY = b"ED", b"Ed"
 UNTRUSTED, TRUSTED = b"untrusted comment: ", b"trusted comment: "
-# The first line of every signature file, in base64.
+# The beginning of every signature file, in base64.
 _BEGINS = base64.b64encode(UNTRUSTED.strip()).decode()
 DIGEST_BYTES = 64
 # Tolerates a signer's clock that is a little ahead. A time far ahead would block the channel or app until then.

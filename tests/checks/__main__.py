@@ -58,10 +58,12 @@ FAULTS = tuple(
 CONSOLE = ("tests/console",)
 PEOPLE = ("tests/accounts", "tests/composition")
 PLUMBING = ("tests/local", "tests/standins", "tests/config", "tests/platform")
-NAMED = (SERVICE, *CONSOLE, *PEOPLE, *PLUMBING)
+PROXY = ("tests/llmproxy",)
+NAMED = (SERVICE, *CONSOLE, *PEOPLE, *PLUMBING, *PROXY)
 # The longest comes first. Much of their time is waiting.
 PARTS = {
     "the running service": (SERVICE, *(f"--ignore={path}" for path in FAULTS)),
+    "the model proxy": PROXY,
     "everything else": ("tests", *(f"--ignore={folder}" for folder in NAMED)),
     "plumbing and tools": PLUMBING,
     "people": PEOPLE,

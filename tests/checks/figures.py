@@ -20,7 +20,14 @@ from tests.tools.folders import ROOT
 APPS = ("accounts", "licensing", "usage", "llmproxy", "releases", "telemetry")
 PRODUCT = ("config", *APPS)
 DATA = {".csv", ".json", ".lock", ".mmd", ".ndjson", ".svg", ".txt"}
-LINTED = ("source_modules", "forbidden_modules", "protected_modules", "allowed_importers", "layers")
+LINTED = (
+    "source_modules",
+    "forbidden_modules",
+    "protected_modules",
+    "allowed_importers",
+    "layers",
+    "ancestors",
+)
 
 
 def sources(root: Path, *folders: str) -> Iterator[Path]:

@@ -22,3 +22,16 @@ def test_rarely_used_libraries_are_not_loaded_at_the_start(program: str) -> None
     )
 
     assert done.stdout.split() == []
+
+
+def test_tasks_have_their_titles_in_a_process_that_has_queued_nothing() -> None:
+    titles = "import config.wsgi; from config.platform.jobs.queue import title_of; print(*map(title_of, {}), sep='|')"
+    names = ["accounts.send_password_link", "attention.tell", "mail.send"]
+    done = subprocess.run(
+        [sys.executable, "-c", titles.format(names)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "Email a password link|Notify operators of alerts|Send an email"

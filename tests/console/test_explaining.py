@@ -1,5 +1,6 @@
 """Reasons why a person can or cannot call models, on their page, on its own and after a refusal."""
 
+import re
 from datetime import datetime
 
 import pytest
@@ -78,6 +79,11 @@ def test_a_stop_is_told_once_and_what_passes_is_one_line(
     looked_at = before.partition('<ul class="checks">')[2]
     assert looked_at.startswith(' <li class="fails">')
     assert looked_at.count("<li") < after.partition("</details>")[0].count("<li")
+
+
+def test_the_calls_left_this_minute_are_a_number(console: Browser, world: World) -> None:
+    text = text_of(console, page(world.person, "explain"))
+    assert re.search(r"> (\d+) of \1 calls left this minute", text)
 
 
 def test_a_model_is_chosen_and_an_unknown_one_is_explained(console: Browser, world: World) -> None:

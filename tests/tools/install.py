@@ -36,7 +36,8 @@ LOCKS = {name: ROOT / f"requirements-{name}.lock" for name in ("local", "test", 
 # Wheels only: no package runs code of its own while it is installed.
 SAFELY = ["--require-hashes", "--only-binary", ":all:", "--requirement"]
 PIP = ["-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
-UV = ["-m", "uv", "pip", "install", "--no-progress", "--python", str(PYTHON)]
+# Copies: a file that is linked to uv's cache would change with an edit in any environment.
+UV = ["-m", "uv", "pip", "install", "--no-progress", "--link-mode", "copy", "--python", str(PYTHON)]
 # The settings of pip, and uv's variables for them.
 SETTINGS = {"index-url": "UV_DEFAULT_INDEX", "cert": "SSL_CERT_FILE"}
 REPORT_SECONDS = 5.0
@@ -137,6 +138,8 @@ def _installed_by_uv(lock: Path, log: TextIO) -> bool:
         alone.flush()
         if not _logged([*PIP, *SAFELY, alone.name], log, {}):
             return False
+    # uv may end half way: then no lock is the one that is installed.
+    STAMP.unlink(missing_ok=True)
     return _logged([*UV, *SAFELY, str(lock)], log, _settings_of_pip())
 
 
@@ -169,7 +172,7 @@ def _install_by_pip(lock: Path, log: TextIO) -> None:
                 _say(f"  {reported - started:3.0f} s, {doing}: {fetched} of {total}")
     if pip.returncode != 0:
         if doing == "fetching":
-            # Nothing has been changed, so there is nothing to make again.
+            # pip has changed nothing, and uv installs over what it left.
             UNFINISHED.unlink()
         log.flush()
         words = "\n".join(f"  | {line}" for line in LOG.read_text().splitlines()[-15:])

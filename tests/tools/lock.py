@@ -39,7 +39,8 @@ def main(options: list[str]) -> None:
         for name, groups in LOCKS.items():
             bounds = ["--constraints", smaller] if smaller else []
             # The resolver keeps the versions that it finds where it writes.
-            resolved.write_text("".join(ENTRY.findall(written(ROOT / name))))
+            before = written(ROOT / name) if (ROOT / name).exists() else ""
+            resolved.write_text("".join(ENTRY.findall(before)))
             command = [
                 *("uv", "pip", "compile", *FLAGS, *options, "pyproject.toml"),
                 *(part for group in groups for part in ("--group", group)),

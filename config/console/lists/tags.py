@@ -19,7 +19,7 @@ TIME = "<time "
 
 @register.inclusion_tag("admin/parts/filters.html")
 def list_filters(cl: Any) -> dict[str, Any]:
-    """The filters as one form: a select's value is its part of the address (``console.list_filters.expanded``)."""
+    """The filters as one form: a select's value is its part of the address (``list_filters.expanded``)."""
     named = {name for spec in cl.filter_specs for name in spec.expected_parameters()}
     others = parse_qsl(cl.get_query_string(remove=[PAGE_VAR])[1:])
     kept = [(name, value) for name, value in others if name not in {*named, SEARCH_VAR}]

@@ -38,7 +38,7 @@ class TypedFilter(admin.ListFilter):
 
     names: ClassVar[Sequence[str]]
     hint: ClassVar[str] = ""
-    # A first filter is shown in the form at once.
+    # Shown in the form at once, not among further filters.
     is_first: ClassVar[bool] = False
 
     def __init__(
@@ -71,7 +71,7 @@ class TypedFilter(admin.ListFilter):
         """Returns whether that index gives them in the order of time, which it does for one value."""
         return True
 
-    # A whole index needs no further search of the rows that it finds.
+    # The index alone decides; no further column is compared.
     is_whole: ClassVar[bool] = True
 
     def leading(self, rows: QuerySet[Any]) -> QuerySet[Any]:

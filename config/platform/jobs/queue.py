@@ -88,11 +88,13 @@ def periodic(cron: str, *, name: str, **options: Any) -> Decorator:
 
 def title_of(name: str) -> str:
     """Returns the title of a task; its name if no process of this release has such a task."""
+    app.perform_import_paths()  # type: ignore[no-untyped-call]
     return _titles.get(name) or name
 
 
 def named(term: str) -> list[str]:
     """Returns the names of the tasks whose titles contain a text, in any case."""
+    app.perform_import_paths()  # type: ignore[no-untyped-call]
     return [name for name, title in _titles.items() if term.lower() in title.lower()]
 
 
