@@ -69,8 +69,8 @@ def excess(admission: Admission, meter: Meter) -> Excess | None:
 def unseen_output(admission: Admission, meter: Meter, attempt: Attempt, now: float) -> int:
     """The tokens that the provider may have made unseen, at most those reserved.
 
-    Of the wait before the first delta all where the model is known to think, its request turns thinking on or the answer
-    comes in one piece, else a tenth; of each silence after it what exceeds the burst that ended it.
+    Of the wait before the first delta all where the model is known to think, its request turns thinking on or the
+    answer comes in one piece, else a tenth; of each silence after it what exceeds the burst that ended it.
     """
     if (sent_at := attempt.sent_at()) is None:
         return 0
