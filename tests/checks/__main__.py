@@ -75,7 +75,11 @@ TIMES = {"times": ("tests",)}
 TIMED = "wall_time"
 LONG_PARTS = {
     "the running service, long": (SERVICE,),
-    "everything else, long": ("tests", f"--ignore={SERVICE}"),
+    "plumbing, tools and the console, long": (*PLUMBING, *CONSOLE),
+    "everything else, long": (
+        "tests",
+        *(f"--ignore={folder}" for folder in (SERVICE, *PLUMBING, *CONSOLE)),
+    ),
 }
 WIRE_PARTS = {
     "programs and the running service": (SERVICE, *(f"--ignore={path}" for path in FAULTS)),
