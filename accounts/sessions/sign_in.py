@@ -143,7 +143,8 @@ def _sign_in(
     user = account.user
     outdated: list[str] = []
     right = check_password(password, user.password if user else NOBODYS_PASSWORD, outdated.append)
-    if not right or user is None or not user.is_active:
+    # Before the row is locked: all of them take the same time.
+    if not right or user is None or not user.is_active or user.client_id is None:
         raise InvalidCredentials
     pair = _start_session(
         user, device=device, new_place=account.new_place, end_session=end_session, now=now

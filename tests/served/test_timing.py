@@ -27,8 +27,10 @@ from tests.served.shell import PATIENCE
 # A minute of measuring.
 pytestmark = [pytest.mark.wire, pytest.mark.wall_time, pytest.mark.timeout(600)]
 
-SAMPLES = 200
-WITHIN = 0.005
+SAMPLES = 100
+# The larger of the two: a slow machine makes every difference larger, as it makes the answer slower.
+WITHIN_SECONDS = 0.005
+WITHIN_SHARE = 0.1
 TRIES = 3
 # Differs from answer to answer, whoever asks.
 NOT_COMPARED = {"date"}
@@ -57,7 +59,7 @@ class Line:
 
 
 def assert_alike(ask: Callable[[str], tuple[Answer, float]], cases: list[str]) -> Answer:
-    """All cases answer with the same bytes and in the same time, within 5 ms; gives the answer."""
+    """All cases answer with the same bytes and in the same time, within 5 ms or a tenth; gives the answer."""
     spread = noise = 0.0
     for _ in range(TRIES):
         answers: set[Answer] = set()
@@ -70,9 +72,10 @@ def assert_alike(ask: Callable[[str], tuple[Answer, float]], cases: list[str]) -
         (only,) = answers
         medians = {case: median(taken) for case, taken in seconds.items()}
         spread = max(medians.values()) - min(medians.values())
+        within = max(WITHIN_SECONDS, min(medians.values()) * WITHIN_SHARE)
         noise = max(abs(median(each[::2]) - median(each[1::2])) for each in seconds.values())
         print({case: f"{each * 1000:.2f} ms" for case, each in medians.items()})
-        if spread < WITHIN + 2 * noise:
+        if spread < within + 2 * noise:
             return only
     raise AssertionError(f"{spread * 1000:.1f} ms apart, of which {noise * 1000:.1f} may be noise")
 

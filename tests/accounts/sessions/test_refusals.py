@@ -52,14 +52,33 @@ def test_a_refusal_is_an_event_of_the_account(user: User, now: datetime) -> None
     assert event.at == now
 
 
-@pytest.mark.parametrize("case", ["disabled", "without a client"])
+OPENS_NOTHING = {"disabled": {"is_active": False}, "without a client": {"client": None}}
+
+
+@pytest.mark.parametrize("case", OPENS_NOTHING)
 def test_a_right_password_that_opens_nothing_is_a_refusal_too(
-    user: User, signing_key: None, now: datetime, case: str
+    user: User, now: datetime, case: str
 ) -> None:
-    User.objects.update(**({"is_active": False} if case == "disabled" else {"client": None}))
+    User.objects.update(**OPENS_NOTHING[case])
     guess(user.email, now, PASSWORD)
     worked_off()
     assert len(events()) == 1
+
+
+def test_no_refusal_asks_the_database_more_than_another(user: User, now: datetime) -> None:
+    def asked(email: str, password: str) -> int:
+        with CaptureQueriesContext(connection) as queries:
+            guess(email, now, password)
+        return len(queries)
+
+    numbers = {
+        "wrong": asked(user.email, "a guess"),
+        "unknown": asked("nobody@acme.test", "a guess"),
+    }
+    for case, change in OPENS_NOTHING.items():
+        User.objects.update(**{"is_active": True, **change})
+        numbers[case] = asked(user.email, PASSWORD)
+    assert len(set(numbers.values())) == 1, numbers
 
 
 def test_a_minute_has_one_for_each_account(user: User, organisation: Client, now: datetime) -> None:
