@@ -22,7 +22,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from config.platform.concurrency.greenlets import within
 
-# Connections pooled per server. More may be open; those are closed after use.
+# Connections pooled per server of a client for the process. More may be open; those are closed after use.
 KEPT_CONNECTIONS = 4096
 # A connection that was idle for longer is not reused: servers and NAT devices drop idle connections, some silently, and
 # a request lost that way cannot safely be repeated. Several common servers close theirs after 5 s.
@@ -169,16 +169,16 @@ class Client(HTTPAdapter):
     """The connections to other services, for one process or one exchange.
 
     Unlike a session it follows no redirects, keeps no cookies and ignores proxies, .netrc and the environment.
-    ``ca_bundle`` is a file or folder of PEM certificates to trust instead of the public authorities.
+    ``ca_bundle`` is a file or folder of PEM certificates to trust instead of the public authorities; ``kept`` is the
+    number of connections to pool per server.
     """
 
-    def __init__(self, *, ca_bundle: str | None = None) -> None:
-        trusted = ca_bundle or DEFAULT_CA_BUNDLE_PATH
-        file, folder = (None, trusted) if Path(trusted).is_dir() else (trusted, None)
-        self._context = ssl.create_default_context(cafile=file, capath=folder)
+    def __init__(self, *, ca_bundle: str | None = None, kept: int = KEPT_CONNECTIONS) -> None:
+        trusted = Path(ca_bundle or DEFAULT_CA_BUNDLE_PATH)
+        self._context = _trusting(trusted, trusted.stat().st_mtime_ns)
         # Pools by URL, of which a provider has one or two: urllib3's look-up takes 40 µs.
         self._pools: dict[str | None, Any] = {}
-        super().__init__(pool_maxsize=KEPT_CONNECTIONS, max_retries=0)
+        super().__init__(pool_maxsize=kept, max_retries=0)
 
     def ask(self, request: PreparedRequest, attempt: Attempt) -> Response:
         """Sends a request and returns its answer with the body unread."""
@@ -208,6 +208,14 @@ class Client(HTTPAdapter):
 
     def cert_verify(self, *args: Any) -> None:
         """Does nothing: the shared context verifies, and the superclass would load all authorities per connection."""
+
+
+# Reading the public authorities takes 10 ms, and every exchange of its own needs them.
+@lru_cache(maxsize=4)
+def _trusting(trusted: Path, changed_at: int) -> ssl.SSLContext:
+    """Returns the TLS settings that trust a bundle, as it was at this time."""
+    file, folder = (None, trusted) if trusted.is_dir() else (trusted, None)
+    return ssl.create_default_context(cafile=file, capath=folder)
 
 
 def prepared(method: str, url: str, headers: Mapping[str, str], body: bytes) -> PreparedRequest:

@@ -199,7 +199,7 @@ def exchange_once(
     # ``SSL_CERT_FILE`` overrides them; without any, the bundled public ones apply.
     authorities = ssl.get_default_verify_paths()
     with (
-        closing(Client(ca_bundle=authorities.cafile or authorities.capath)) as client,
+        closing(Client(ca_bundle=authorities.cafile or authorities.capath, kept=1)) as client,
         Exchange(
             client, method=method, url=url, headers=headers, body=body, limits=limits
         ) as exchange,

@@ -86,6 +86,20 @@ def _told(folder: Path) -> dict[str, Any]:
     for name, tls in servers.items():
         with playing(_answers, tls) as provider:
             told[name] = _proved(provider, authority.bundle)
+    with playing(_answers, servers["its name"]) as provider:
+        told["replaced"] = _replaced(provider, authority, folder / "replaced.pem")
+    return told
+
+
+def _replaced(provider: Provider, authority: Authority, bundle: Path) -> list[Any]:
+    """Returns the answers before and after a bundle of another authority is replaced by the server's."""
+    (other := bundle.parent / "other").mkdir()
+    told = []
+    for content in (Authority(other).bundle, authority.bundle):
+        bundle.with_suffix(".new").write_bytes(content.read_bytes())
+        bundle.with_suffix(".new").replace(bundle)
+        with _trusting(bundle):
+            told.append(_outcome(_fetch, provider.url, GENEROUS)[0])
     return told
 
 
