@@ -135,8 +135,8 @@ class EventAdmin(ExportedList):
     def export(self, rows: QuerySet[Event], *, ending: str) -> Iterator[bytes]:
         return lines(rows, ending=ending)
 
-    def note_export(self, **given: Any) -> None:
-        record("telemetry:exported", **given)
+    def note_export(self, **inputs: Any) -> None:
+        record("telemetry:exported", **inputs)
 
     def _volumes(self, request: HttpRequest) -> HttpResponse:
         """The volumes of a day by app and version, also after its events were pruned."""

@@ -299,8 +299,8 @@ class AuditEventAdmin(ExportedList):
         found = (map(_as_exported, events) for events in pages(rows, time="at"))
         return lines(EXPORTED, found, ending=ending)
 
-    def note_export(self, **given: Any) -> None:
-        record("audit:exported", **given)
+    def note_export(self, **inputs: Any) -> None:
+        record("audit:exported", **inputs)
 
     @admin.display(description="target")
     def target_link(self, event: AuditEvent) -> str:

@@ -29,9 +29,9 @@ class Disconnect(BulkAction):
     def message(self, subject: str, number: int) -> str:
         return f"{counted(number, 'connection')} removed."
 
-    def do_one(self, target: Connection, **given: Any) -> int:
+    def do_one(self, target: Connection, **inputs: Any) -> int:
         try:
-            disconnect(user_id=target.user_id, provider=target.provider, **given)
+            disconnect(user_id=target.user_id, provider=target.provider, **inputs)
         except ConnectionNotFound:
             # Another operator or the person has done it meanwhile.
             return 0
@@ -109,8 +109,8 @@ class Retry(BulkAction):
     def message(self, subject: str, number: int) -> str:
         return f"{counted(number, 'revocation')} started again."
 
-    def do_one(self, target: ConnectionRevocation, **given: Any) -> int:
-        return retry(revocation_id=target.pk, **given)
+    def do_one(self, target: ConnectionRevocation, **inputs: Any) -> int:
+        return retry(revocation_id=target.pk, **inputs)
 
 
 class Dismiss(BulkAction):
@@ -126,8 +126,8 @@ class Dismiss(BulkAction):
     def message(self, subject: str, number: int) -> str:
         return f"{counted(number, 'revocation')} forgotten."
 
-    def do_one(self, target: ConnectionRevocation, **given: Any) -> int:
-        return dismiss(revocation_id=target.pk, **given)
+    def do_one(self, target: ConnectionRevocation, **inputs: Any) -> int:
+        return dismiss(revocation_id=target.pk, **inputs)
 
 
 class RevocationState(ChoiceFilter):

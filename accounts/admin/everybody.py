@@ -32,8 +32,8 @@ class RevokeEverybody(Action):
         yield "Running model calls end within 15 seconds."
         yield "Everybody can sign in again at once. Operators, including you, sign in to this console again."
 
-    def do(self, target: None, **given: Any) -> Result:
-        people, sessions = revoke_everything(**given)
+    def do(self, target: None, **inputs: Any) -> Result:
+        people, sessions = revoke_everything(**inputs)
         said = f"Everybody has been signed out: {counted(sessions, 'session')} ended."
         return Result(
             said,

@@ -29,8 +29,8 @@ class MakeSetUpCode(OperatorAction):
         yield f"A code is shown to you once. With it and their password {target} sets up a second factor."
         yield f"It works once, for {MINUTES} minutes; an earlier one stops working."
 
-    def do(self, target: User, **given: Any) -> OneTimeResult:
-        code = make_set_up_code(user_id=target.pk, **given)
+    def do(self, target: User, **inputs: Any) -> OneTimeResult:
+        code = make_set_up_code(user_id=target.pk, **inputs)
         address = settings.BASE_URL + reverse("admin:login")
         shown = {"code": code, "address": address, "minutes": MINUTES}
         return OneTimeResult(template="admin/console/set_up_code.html", shown=shown)
@@ -51,7 +51,7 @@ class ResetFactor(OperatorAction):
         yield "They sign in with their password and a new set-up code, which you can create for them afterwards."
         yield "They get an email about it."
 
-    def do(self, target: User, **given: Any) -> Result:
-        reset(user_id=target.pk, **given)
+    def do(self, target: User, **inputs: Any) -> Result:
+        reset(user_id=target.pk, **inputs)
         follows = "They sign in with their password and a set-up code that you create for them."
         return Result(f"The second factor of {target} has been reset.", target, follows)

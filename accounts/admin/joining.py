@@ -89,8 +89,8 @@ class InvitePeople(Action):
         if seats := seats_of(target):
             yield seats.without(1) or f"Each new person takes a seat: {seats} are taken."
 
-    def do(self, target: Client, *, emails: Any, **given: Any) -> Result:
-        done = invite(named=emails_in(emails), client=target, **given)
+    def do(self, target: Client, *, emails: Any, **inputs: Any) -> Result:
+        done = invite(named=emails_in(emails), client=target, **inputs)
         return Result(_invited(done.invited), target, _unchanged(done))
 
 
@@ -110,8 +110,8 @@ class InviteAgain(PersonAction, BulkAction):
     def message(self, subject: str, number: int) -> str:
         return _invited(number)
 
-    def do_one(self, target: User, **given: Any) -> int:
-        return invite_again(user_ids=[target.pk], **given)
+    def do_one(self, target: User, **inputs: Any) -> int:
+        return invite_again(user_ids=[target.pk], **inputs)
 
 
 class FileForm(forms.Form):
@@ -155,15 +155,15 @@ class ImportPeople(Action):
             return SeenForm(data)
         return FileForm(data, by.FILES if data is not None else None)
 
-    def do(self, target: Client, *, by: Actor, now: datetime, **given: Any) -> Result | Preview:
-        if "text" in given:
+    def do(self, target: Client, *, by: Actor, now: datetime, **inputs: Any) -> Result | Preview:
+        if "text" in inputs:
             done = import_people(
-                text=given["text"], client=target, invited=given["invited"], by=by, now=now
+                text=inputs["text"], client=target, invited=inputs["invited"], by=by, now=now
             )
-            invited = _invited(done.invited) if given["invited"] else ""
+            invited = _invited(done.invited) if inputs["invited"] else ""
             said = f"{counted(done.added, 'person', 'people')} added."
             return Result(said, target, f"{invited} {_unchanged(done)}".strip())
-        return _foreseen(read(given["file"].read()), target, invited=given["invited"])
+        return _foreseen(read(inputs["file"].read()), target, invited=inputs["invited"])
 
 
 def _invited(number: int) -> str:

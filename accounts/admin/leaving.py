@@ -34,8 +34,8 @@ class ChangeEmail(PersonAction):
     def initial(self, target: User, *, by: HttpRequest) -> dict[str, Any]:
         return {"email": target.email}
 
-    def do(self, target: User, **given: Any) -> Result:
-        user = change_email(user_id=target.pk, **given)
+    def do(self, target: User, **inputs: Any) -> Result:
+        user = change_email(user_id=target.pk, **inputs)
         return Result(f"{user} has been changed.", user)
 
 
@@ -111,6 +111,6 @@ class Erase(PersonAction):
         yield "Their usage stays in the ledger, without a name."
         yield "The audit log keeps the email as evidence until its events are pruned."
 
-    def do(self, target: User, **given: Any) -> Result:
-        erase_user(user_id=target.pk, **given)
+    def do(self, target: User, **inputs: Any) -> Result:
+        erase_user(user_id=target.pk, **inputs)
         return Result("The person has been erased.")

@@ -35,6 +35,6 @@ class EditNotes(Action):
         # A copy: the form writes what was entered into its instance.
         return NotesForm(data, instance=copy(target))
 
-    def do(self, target: Client, **given: Any) -> Result:
-        client = set_notes(client_id=target.pk, **given)
+    def do(self, target: Client, **inputs: Any) -> Result:
+        client = set_notes(client_id=target.pk, **inputs)
         return Result(f"The notes of {client} have been saved.", client)

@@ -72,9 +72,9 @@ class NewOperator(Action):
         yield "You are shown a set-up code once. Read it to them on a call."
         yield "With it they choose a password and set up a second factor."
 
-    def do(self, target: None, *, email: str, **given: Any) -> OneTimeResult:
-        code = add_by_code(email=email, **given)
-        shown = {"code": code, "email": email.lower(), "roles": given["roles"]}
+    def do(self, target: None, *, email: str, **inputs: Any) -> OneTimeResult:
+        code = add_by_code(email=email, **inputs)
+        shown = {"code": code, "email": email.lower(), "roles": inputs["roles"]}
         shown["begin"] = set_up_address()
         shown["is_asked"] = settings.OPERATOR_SECOND_FACTOR
         shown["console"] = settings.BASE_URL + reverse("admin:login")
@@ -95,8 +95,8 @@ class MakeOperator(OperatorAction):
     def effects(self, target: User) -> Iterable[str]:
         yield f"{target} can use this console, and do in it what their roles allow."
 
-    def do(self, target: User, **given: Any) -> Result:
-        make_operator(user_id=target.pk, **given)
+    def do(self, target: User, **inputs: Any) -> Result:
+        make_operator(user_id=target.pk, **inputs)
         roles = role_names(User.objects.get(pk=target.pk))
         said = f"{target} is an operator with the roles {roles}."
         return Result(said, target, undo=(target, "dismiss"))
@@ -118,8 +118,8 @@ class ChangeRoles(OperatorAction):
     def initial(self, target: User, *, by: HttpRequest) -> dict[str, Any]:
         return {"roles": sorted(target.roles)}
 
-    def do(self, target: User, **given: Any) -> Result:
-        change_roles(user_id=target.pk, **given)
+    def do(self, target: User, **inputs: Any) -> Result:
+        change_roles(user_id=target.pk, **inputs)
         roles = role_names(User.objects.get(pk=target.pk))
         word = "roles" if "," in roles else "role"
         return Result(f"{target} now has the {word} {roles}.", target)
@@ -136,8 +136,8 @@ class DismissOperator(OperatorAction):
     def effects(self, target: User) -> Iterable[str]:
         yield f"{target} cannot use this console from the next request on."
 
-    def do(self, target: User, **given: Any) -> Result:
-        dismiss_operator(user_id=target.pk, **given)
+    def do(self, target: User, **inputs: Any) -> Result:
+        dismiss_operator(user_id=target.pk, **inputs)
         return Result(
             f"{target} is no longer an operator.", target, "They cannot open the console."
         )

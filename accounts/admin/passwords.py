@@ -34,8 +34,8 @@ class SendReset(PersonAction):
         yield "An earlier reset link stops working."
         yield "Until they use it, their password and their sessions stay as they are."
 
-    def do(self, target: User, **given: Any) -> Result:
-        request_link(user_id=target.pk, kind=PasswordLink.Kind.RESET, **given)
+    def do(self, target: User, **inputs: Any) -> Result:
+        request_link(user_id=target.pk, kind=PasswordLink.Kind.RESET, **inputs)
         follows = f"Its link works once, for {MINUTES} minutes."
         return Result(f"A reset email to {target} is on its way.", target, follows)
 
@@ -59,8 +59,8 @@ class SetOneTimePassword(PersonAction):
         yield f"Read it to them on a call. Within {HOURS} hours they choose a new password with it."
         yield "They get an email about it, without the password."
 
-    def do(self, target: User, **given: Any) -> OneTimeResult:
-        made = set_one_time_password(user_id=target.pk, **given)
+    def do(self, target: User, **inputs: Any) -> OneTimeResult:
+        made = set_one_time_password(user_id=target.pk, **inputs)
         return OneTimeResult(
             template="admin/console/one_time.html",
             shown={

@@ -32,8 +32,8 @@ class RevokeAll(PersonAction, BulkAction):
     def message(self, subject: str, number: int) -> str:
         return signed_out(number)
 
-    def do_one(self, target: User, **given: Any) -> int:
-        return revoke_all(user_id=target.pk, **given)
+    def do_one(self, target: User, **inputs: Any) -> int:
+        return revoke_all(user_id=target.pk, **inputs)
 
 
 class Disable(PersonAction, BulkAction):
@@ -55,8 +55,8 @@ class Disable(PersonAction, BulkAction):
     def message(self, subject: str, number: int) -> str:
         return f"{subject} can no longer sign in. {signed_out(number)}"
 
-    def do_one(self, target: User, **given: Any) -> int:
-        return disable(user_id=target.pk, **given)
+    def do_one(self, target: User, **inputs: Any) -> int:
+        return disable(user_id=target.pk, **inputs)
 
 
 class Enable(PersonAction):
@@ -72,8 +72,8 @@ class Enable(PersonAction):
         if target.client and (seats := seats_of(target.client)):
             yield seats.without(1) or f"They take a seat: {seats} are taken."
 
-    def do(self, target: User, **given: Any) -> Result:
-        enable(user_id=target.pk, **given)
+    def do(self, target: User, **inputs: Any) -> Result:
+        enable(user_id=target.pk, **inputs)
         follows = "They can sign in with the password they had."
         return Result(f"{target} is enabled.", target, follows)
 
@@ -95,7 +95,7 @@ class AddPerson(Action):
     def initial(self, target: None, *, by: HttpRequest) -> dict[str, Any]:
         return {"client": by.GET.get("client")}
 
-    def do(self, target: None, **given: Any) -> Result:
-        user = add_user(**given)
+    def do(self, target: None, **inputs: Any) -> Result:
+        user = add_user(**inputs)
         follows = "They have no password yet: send an invitation, or set a one-time password."
         return Result(f"{user} has been added.", user, follows)

@@ -48,8 +48,8 @@ class EndSession(BulkAction):
     def message(self, subject: str, number: int) -> str:
         return f"{counted(number, 'session')} ended."
 
-    def do_one(self, target: Session, **given: Any) -> int:
-        return end_session(session=target, why=Session.Ended.REVOKED, **given)
+    def do_one(self, target: Session, **inputs: Any) -> int:
+        return end_session(session=target, why=Session.Ended.REVOKED, **inputs)
 
 
 class SessionState(ChoiceFilter):

@@ -122,14 +122,14 @@ def set_notes(
     shown: Mapping[str, Any] | None = None,
     by: Actor,
     now: datetime,
-    **given: Unpack[ClientNotes],
+    **inputs: Unpack[ClientNotes],
 ) -> Client:
     """Changes the notes that are given. The event names the fields and not what they say: the audit log is kept.
 
     Raises ``InvalidRequest`` for text that is too long or has signs that cannot be seen, and ``ChangedMeanwhile`` if a
     changed note is not as it was ``shown``.
     """
-    written = {name: _note(text) for name, text in given.items()}
+    written = {name: _note(text) for name, text in inputs.items()}
     if faults := [fault for name, text in written.items() for fault in _faults(name, text)]:
         raise InvalidRequest(errors=faults)
     with transaction.atomic():

@@ -165,8 +165,8 @@ class ClientList(ExportedList):
         found = (map(_as_exported, each) for each in pages(rows, time="created_at"))
         return lines(EXPORTED, found, ending=ending)
 
-    def note_export(self, **given: Any) -> None:
-        record("client:exported", **given)
+    def note_export(self, **inputs: Any) -> None:
+        record("client:exported", **inputs)
 
 
 def day_in_words(day: date | None, *, today: date) -> str:

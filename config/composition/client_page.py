@@ -62,8 +62,8 @@ class AddClient(Action):
     def initial(self, target: None, *, by: HttpRequest) -> dict[str, Any]:
         return {"plan": Plan.objects.filter(is_default=True).first()}
 
-    def do(self, target: None, **given: Any) -> Result:
-        client = create_client(**given)
+    def do(self, target: None, **inputs: Any) -> Result:
+        client = create_client(**inputs)
         return Result(f"{client} has been added with its licence. Now add its people.", client)
 
 
@@ -103,8 +103,8 @@ class DeleteClient(Action):
     def effects(self, target: Client) -> Iterable[str]:
         yield f"{target} and its licence are removed. This cannot be undone."
 
-    def do(self, target: Client, **given: Any) -> Result:
-        delete_client(client_id=target.pk, **given)
+    def do(self, target: Client, **inputs: Any) -> Result:
+        delete_client(client_id=target.pk, **inputs)
         return Result(f"{target} has been deleted.")
 
 

@@ -56,13 +56,13 @@ class Retry(BulkAction):
     def effects(self, target: ProcrastinateJob | None) -> Iterable[str]:
         yield "A worker picks up the job at once. Work that it did before it failed may be done twice."
 
-    def do_all(self, targets: Sequence[ProcrastinateJob], **given: Any) -> str:
-        queued = apply_to_each(targets, lambda each: self.do_one(each, **given))
+    def do_all(self, targets: Sequence[ProcrastinateJob], **inputs: Any) -> str:
+        queued = apply_to_each(targets, lambda each: self.do_one(each, **inputs))
         others = len(targets) - queued
         rest = f" {others:,} skipped: no longer failed, or the same job is already queued."
         return f"{counted(queued, 'job')} queued again.{rest if others else ''}"
 
-    def do_one(self, target: ProcrastinateJob, *, now: datetime, **given: Any) -> int:
+    def do_one(self, target: ProcrastinateJob, *, now: datetime, **inputs: Any) -> int:
         """Retries the job from its first attempt; returns 0 if it has not failed or is queued already."""
         with transaction.atomic():
             if not _failed(target).select_for_update().first():
@@ -74,7 +74,7 @@ class Retry(BulkAction):
                 # The scheduler has queued it again; its success clears this failure.
                 return 0
             ProcrastinateJob.objects.filter(pk=target.pk).update(attempts=0)
-            _record("job:retried", target, now=now, **given)
+            _record("job:retried", target, now=now, **inputs)
         return 1
 
 
@@ -99,9 +99,9 @@ class RetryAlike(Action):
         yield f"{jobs}: queued again, at most {MOST_AT_ONCE:,} at once."
         yield "Work that they did before they failed may be done twice."
 
-    def do(self, target: ProcrastinateJob, **given: Any) -> Result:
+    def do(self, target: ProcrastinateJob, **inputs: Any) -> Result:
         alike = list(_alike(target).order_by("pk").only("task_name")[:MOST_AT_ONCE])
-        return Result(Retry().do_all(alike, **given))
+        return Result(Retry().do_all(alike, **inputs))
 
 
 class Discard(BulkAction):
@@ -119,7 +119,7 @@ class Discard(BulkAction):
     def message(self, subject: str, number: int) -> str:
         return f"{counted(number, 'job')} discarded."
 
-    def do_one(self, target: ProcrastinateJob, *, now: datetime, **given: Any) -> int:
+    def do_one(self, target: ProcrastinateJob, *, now: datetime, **inputs: Any) -> int:
         """Discards the job; returns 0 if it has not failed, or another operator was faster."""
         with transaction.atomic():
             # The package's own functions cancel only a job that has not begun.
@@ -127,7 +127,7 @@ class Discard(BulkAction):
                 return 0
             # The days until its deletion count from this event on.
             ProcrastinateEvent.objects.create(job_id=target.pk, type="cancelled", at=now)
-            _record("job:discarded", target, now=now, **given)
+            _record("job:discarded", target, now=now, **inputs)
         return 1
 
 
@@ -135,8 +135,8 @@ def _failed(job: ProcrastinateJob) -> QuerySet[ProcrastinateJob]:
     return ProcrastinateJob.objects.filter(pk=job.pk, status="failed")
 
 
-def _record(action: str, job: ProcrastinateJob, **given: Any) -> None:
-    record(action, job.task_name, target_id=job.pk, **given)
+def _record(action: str, job: ProcrastinateJob, **inputs: Any) -> None:
+    record(action, job.task_name, target_id=job.pk, **inputs)
 
 
 def _alike(job: ProcrastinateJob) -> QuerySet[ProcrastinateJob]:

@@ -72,8 +72,8 @@ class Delete(PersonAction):
     def effects(self, target: User) -> Iterable[str]:
         yield f"{target} is removed with all sessions and tokens. This cannot be undone."
 
-    def do(self, target: User, **given: Any) -> Result:
-        delete_user(user_id=target.pk, **given)
+    def do(self, target: User, **inputs: Any) -> Result:
+        delete_user(user_id=target.pk, **inputs)
         return Result(f"{target} has been deleted.")
 
 

@@ -153,7 +153,7 @@ class Action(ABC):
         return self.form_class(data, initial=self.initial(target, by=by))
 
     @abstractmethod
-    def do(self, target: Any, *args: Any, **given: Any) -> Result | Preview | OneTimeResult:
+    def do(self, target: Any, *args: Any, **inputs: Any) -> Result | Preview | OneTimeResult:
         """Calls the rule with the form's values, ``by`` and ``now``, or previews it. Raises the rule's problems."""
 
 
@@ -163,15 +163,15 @@ class BulkAction(Action):
     # The name of the action that reverses it.
     undone_by: ClassVar[str] = ""
 
-    def do(self, target: Any, *args: Any, **given: Any) -> Result:
-        message = self.do_all([target], **given)
+    def do(self, target: Any, *args: Any, **inputs: Any) -> Result:
+        message = self.do_all([target], **inputs)
         if self.undone_by:
             target.refresh_from_db()
         return Result(message, target, undo=(target, self.undone_by) if self.undone_by else None)
 
-    def do_all(self, targets: Sequence[Any], **given: Any) -> str:
+    def do_all(self, targets: Sequence[Any], **inputs: Any) -> str:
         """Calls the rule for each target; returns the message."""
-        number = apply_to_each(targets, lambda each: self.do_one(each, **given))
+        number = apply_to_each(targets, lambda each: self.do_one(each, **inputs))
         subject = str(targets[0]) if len(targets) == 1 else f"{len(targets):,} people"
         return self.message(subject, number)
 
@@ -183,7 +183,7 @@ class BulkAction(Action):
         raise NotImplementedError
 
     @abstractmethod
-    def do_one(self, target: Any, *args: Any, **given: Any) -> int:
+    def do_one(self, target: Any, *args: Any, **inputs: Any) -> int:
         """Calls the rule for one target; returns the number to be summed."""
 
 

@@ -80,8 +80,8 @@ class SetTerms(Action):
         # A copy: the form writes what was entered into its instance.
         return TermsForm(data, instance=copy(target))
 
-    def do(self, target: Licence, **given: Any) -> Result:
-        licence = set_terms(licence_id=target.pk, **given)
+    def do(self, target: Licence, **inputs: Any) -> Result:
+        licence = set_terms(licence_id=target.pk, **inputs)
         before = _terms_in_words(target)
         changed = [
             f"{what}: {before[what]} → {value}."
@@ -122,8 +122,8 @@ class SetCustomer(Action):
     def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
         return {"stripe_customer_id": target.stripe_customer_id}
 
-    def do(self, target: Licence, *, stripe_customer_id: str, **given: Any) -> Result:
-        licence = set_customer(licence_id=target.pk, customer_id=stripe_customer_id, **given)
+    def do(self, target: Licence, *, stripe_customer_id: str, **inputs: Any) -> Result:
+        licence = set_customer(licence_id=target.pk, customer_id=stripe_customer_id, **inputs)
         payer = licence.stripe_customer_id or "No Stripe customer"
         return Result(f"{payer} is linked to {licence.client}.", licence.client)
 

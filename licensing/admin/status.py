@@ -56,10 +56,10 @@ class Suspend(Action):
             "note": "Resume undoes it.",
         }
 
-    def do(self, target: Licence, *, how_long: str, ends_at: Any, **given: Any) -> Result:
+    def do(self, target: Licence, *, how_long: str, ends_at: Any, **inputs: Any) -> Result:
         until = ends_at if how_long == UNTIL else None
         licence = set_operator_status(
-            licence_id=target.pk, status=Standing.SUSPENDED, ends_at=until, **given
+            licence_id=target.pk, status=Standing.SUSPENDED, ends_at=until, **inputs
         )
         return Result(status_sentence(licence), licence.client, undo=(licence, Resume.name))
 
@@ -97,9 +97,9 @@ class Resume(Action):
     def shown(self, target: Licence, form: Any) -> dict[str, Any]:
         return {"licence": target, "button": f"Resume {target.client}"}
 
-    def do(self, target: Licence, *, then: str, **given: Any) -> Result:
+    def do(self, target: Licence, *, then: str, **inputs: Any) -> Result:
         status = Standing.ACTIVE if then == Standing.ACTIVE else None
-        licence = set_operator_status(licence_id=target.pk, status=status, **given)
+        licence = set_operator_status(licence_id=target.pk, status=status, **inputs)
         return Result(status_sentence(licence), licence.client, undo=(licence, Suspend.name))
 
 
@@ -144,14 +144,14 @@ class SetStatus(Action):
         return {"grace_until": target.operator_grace_until, "ends_at": target.operator_until}
 
     def do(
-        self, target: Licence, *, status: str, grace_until: Any, ends_at: Any, **given: Any
+        self, target: Licence, *, status: str, grace_until: Any, ends_at: Any, **inputs: Any
     ) -> Result:
         licence = set_operator_status(
             licence_id=target.pk,
             status=None if status == BILLING else Standing(status),
             grace_until=grace_until if status == Standing.GRACE else None,
             ends_at=ends_at if status != BILLING else None,
-            **given,
+            **inputs,
         )
         return Result(status_sentence(licence), licence.client, undo=(licence, self.name))
 

@@ -34,8 +34,8 @@ class ConfirmSuspensions(Action):
         yield "Their shells lock within a minute of it, and their model calls are refused."
         yield "A run that would suspend many other clients, or starts more than three days from now, is held again."
 
-    def do(self, target: HeldSuspension, **given: Any) -> Result:
-        suspension_guard.confirm(held_id=target.pk, **given)
+    def do(self, target: HeldSuspension, **inputs: Any) -> Result:
+        suspension_guard.confirm(held_id=target.pk, **inputs)
         return Result(
             "Confirmed. The next run suspends them; run the command to do so now.", target
         )

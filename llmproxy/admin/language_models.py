@@ -71,9 +71,9 @@ class ChangeModel(Action):
         del form.fields["is_on"]
         return form
 
-    def do(self, target: LanguageModel, *, by: Actor, now: datetime, **given: Any) -> Result:
+    def do(self, target: LanguageModel, *, by: Actor, now: datetime, **inputs: Any) -> Result:
         model = change_model(
-            model_id=target.pk, terms=_terms({**given, "is_on": target.is_on}), by=by, now=now
+            model_id=target.pk, terms=_terms({**inputs, "is_on": target.is_on}), by=by, now=now
         )
         return Result(f"{model} has been changed.", model)
 
@@ -94,8 +94,8 @@ class SwitchOff(Action):
         yield f"In the last 24 hours {number['people']:,} people made {number['calls']:,} calls to it."
         yield f"New calls to it are refused (model_not_found). Running calls continue: {running:,}."
 
-    def do(self, target: LanguageModel, **given: Any) -> Result:
-        model = switch_model(model_id=target.pk, on=False, **given)
+    def do(self, target: LanguageModel, **inputs: Any) -> Result:
+        model = switch_model(model_id=target.pk, on=False, **inputs)
         return Result(f"{model} is off.", model, undo=(model, "on"))
 
 
@@ -110,8 +110,8 @@ class SwitchOn(Action):
     def effects(self, target: LanguageModel) -> Iterable[str]:
         yield "People on its plans can call it at once."
 
-    def do(self, target: LanguageModel, **given: Any) -> Result:
-        model = switch_model(model_id=target.pk, on=True, **given)
+    def do(self, target: LanguageModel, **inputs: Any) -> Result:
+        model = switch_model(model_id=target.pk, on=True, **inputs)
         return Result(f"{model} is on.", model, undo=(model, "off"))
 
 
@@ -127,8 +127,8 @@ class AddModel(Action):
     def form(self, target: None, data: Mapping[str, Any] | None, *, by: HttpRequest) -> OfferForm:
         return OfferForm(data)
 
-    def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
-        model = add_model(terms=_terms(given), by=by, now=now)
+    def do(self, target: None, *, by: Actor, now: datetime, **inputs: Any) -> Result:
+        model = add_model(terms=_terms(inputs), by=by, now=now)
         return Result(f"{model} has been added.", model)
 
 

@@ -35,8 +35,8 @@ class EndKey(BulkAction):
     def message(self, subject: str, number: int) -> str:
         return f"{counted(number, 'personal key')} revoked."
 
-    def do_one(self, target: PersonalKey, **given: Any) -> int:
-        return end_key(key=target, **given)
+    def do_one(self, target: PersonalKey, **inputs: Any) -> int:
+        return end_key(key=target, **inputs)
 
 
 class KeyState(ChoiceFilter):

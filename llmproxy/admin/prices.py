@@ -14,9 +14,9 @@ from llmproxy.models import Route
 from usage.costs import Prices
 
 
-def _price(label: str, **given: Any) -> forms.DecimalField:
+def _price(label: str, **inputs: Any) -> forms.DecimalField:
     most = decimal(MOST)
-    return forms.DecimalField(label=label, min_value=0, max_value=most, decimal_places=6, **given)
+    return forms.DecimalField(label=label, min_value=0, max_value=most, decimal_places=6, **inputs)
 
 
 class PricesForm(ReasonForm):
@@ -47,9 +47,9 @@ class SetPrices(Action):
         prices = zip(FIELDS, prices_of(target), strict=True)
         return {name: decimal(price) for name, price in prices if price is not None}
 
-    def do(self, target: Route, **given: Any) -> Result:
-        prices = Prices(*(_millionths(given.pop(name)) for name in FIELDS))
-        route = set_prices(route_id=target.pk, prices=prices, **given)
+    def do(self, target: Route, **inputs: Any) -> Result:
+        prices = Prices(*(_millionths(inputs.pop(name)) for name in FIELDS))
+        route = set_prices(route_id=target.pk, prices=prices, **inputs)
         return Result(f"The prices of {route} are set.", route)
 
 
@@ -64,8 +64,8 @@ class FreePrices(Action):
     def effects(self, target: Route) -> Iterable[str]:
         yield f"They stay ({price_text(prices_of(target))}) until update_prices writes the published ones."
 
-    def do(self, target: Route, **given: Any) -> Result:
-        route = free_prices(route_id=target.pk, **given)
+    def do(self, target: Route, **inputs: Any) -> Result:
+        route = free_prices(route_id=target.pk, **inputs)
         return Result(f"{route} follows published prices again.", route)
 
 

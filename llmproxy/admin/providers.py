@@ -73,9 +73,9 @@ class AddProvider(Action):
     def form(self, target: None, data: Any, *, by: HttpRequest) -> TermsForm:
         return TermsForm(data)
 
-    def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
-        key = given.pop("api_key")
-        provider = add_provider(terms=ProviderTerms(**given), key=key, by=by, now=now)
+    def do(self, target: None, *, by: Actor, now: datetime, **inputs: Any) -> Result:
+        key = inputs.pop("api_key")
+        provider = add_provider(terms=ProviderTerms(**inputs), key=key, by=by, now=now)
         return Result(f"{provider} has been added.", provider, "Give models a route to it.")
 
 
@@ -97,11 +97,11 @@ class ChangeProvider(Action):
         # A copy: the form writes what was entered into its instance.
         return ChangedTermsForm(data, instance=Provider.objects.get(pk=target.pk))
 
-    def do(self, target: Provider, *, by: Actor, now: datetime, **given: Any) -> Result:
-        key, reason = given.pop("api_key"), given.pop("reason")
+    def do(self, target: Provider, *, by: Actor, now: datetime, **inputs: Any) -> Result:
+        key, reason = inputs.pop("api_key"), inputs.pop("reason")
         provider = change_provider(
             provider_id=target.pk,
-            terms=ProviderTerms(**given),
+            terms=ProviderTerms(**inputs),
             key=key,
             reason=reason,
             by=by,
@@ -127,8 +127,8 @@ class SwitchOff(Action):
             if not route.model.routes.exclude(pk=route.pk).filter(provider__is_on=True).exists()
         )
 
-    def do(self, target: Provider, *, by: Actor, **given: Any) -> Result:
-        provider = switch_provider(provider_id=target.pk, on=False, by=by, **given)
+    def do(self, target: Provider, *, by: Actor, **inputs: Any) -> Result:
+        provider = switch_provider(provider_id=target.pk, on=False, by=by, **inputs)
         return Result(f"{provider} is off.", provider)
 
 
@@ -143,8 +143,8 @@ class SwitchOn(Action):
     def effects(self, target: Provider) -> Iterable[str]:
         yield "Calls that start from now on can go to it again."
 
-    def do(self, target: Provider, *, by: Actor, **given: Any) -> Result:
-        provider = switch_provider(provider_id=target.pk, on=True, by=by, **given)
+    def do(self, target: Provider, *, by: Actor, **inputs: Any) -> Result:
+        provider = switch_provider(provider_id=target.pk, on=True, by=by, **inputs)
         return Result(f"{provider} is on.", provider)
 
 

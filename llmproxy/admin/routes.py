@@ -48,8 +48,8 @@ class SetFactor(Action):
     def initial(self, target: Route, *, by: HttpRequest) -> dict[str, Any]:
         return {"factor": target.token_factor}
 
-    def do(self, target: Route, *, by: Actor, factor: Decimal, **given: Any) -> Result:
-        route = set_factor(route_id=target.pk, factor=factor, by=by, **given)
+    def do(self, target: Route, *, by: Actor, factor: Decimal, **inputs: Any) -> Result:
+        route = set_factor(route_id=target.pk, factor=factor, by=by, **inputs)
         return Result(f"The factor of {route} is {route.token_factor}.", route)
 
 
@@ -64,8 +64,8 @@ class FreeFactor(Action):
     def effects(self, target: Route) -> Iterable[str]:
         yield f"It stays {target.token_factor} until a nightly job has learned another from what the provider reports."
 
-    def do(self, target: Route, *, by: Actor, **given: Any) -> Result:
-        route = free_factor(route_id=target.pk, by=by, **given)
+    def do(self, target: Route, *, by: Actor, **inputs: Any) -> Result:
+        route = free_factor(route_id=target.pk, by=by, **inputs)
         return Result(f"The token factor of {route} is learned automatically again.", route)
 
 
@@ -118,9 +118,11 @@ class AddRoute(Action):
     def form(self, target: None, data: Any, *, by: HttpRequest) -> NewWayForm:
         return NewWayForm(data)
 
-    def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
-        model, provider = given.pop("model"), given.pop("provider")
-        route = add_route(model=model, provider=provider, terms=RouteTerms(**given), by=by, now=now)
+    def do(self, target: None, *, by: Actor, now: datetime, **inputs: Any) -> Result:
+        model, provider = inputs.pop("model"), inputs.pop("provider")
+        route = add_route(
+            model=model, provider=provider, terms=RouteTerms(**inputs), by=by, now=now
+        )
         return Result(
             f"{route} has been added.", route, "Try it before calls take it.", undo=(route, "try")
         )
@@ -138,10 +140,10 @@ class ChangeRoute(Action):
     def form(self, target: Route, data: Any, *, by: HttpRequest) -> ChangedWayForm:
         return ChangedWayForm(data, instance=copy(target))
 
-    def do(self, target: Route, *, by: Actor, now: datetime, **given: Any) -> Result:
-        reason = given.pop("reason")
+    def do(self, target: Route, *, by: Actor, now: datetime, **inputs: Any) -> Result:
+        reason = inputs.pop("reason")
         route = change_route(
-            route_id=target.pk, terms=RouteTerms(**given), reason=reason, by=by, now=now
+            route_id=target.pk, terms=RouteTerms(**inputs), reason=reason, by=by, now=now
         )
         return Result(f"{route} has been changed.", route)
 
@@ -158,8 +160,8 @@ class RemoveRoute(Action):
     def effects(self, target: Route) -> Iterable[str]:
         yield "Calls that start from now on take the other routes of the model; running calls continue."
 
-    def do(self, target: Route, *, by: Actor, **given: Any) -> Result:
-        remove_route(route_id=target.pk, by=by, **given)
+    def do(self, target: Route, *, by: Actor, **inputs: Any) -> Result:
+        remove_route(route_id=target.pk, by=by, **inputs)
         return Result(f"{target} has been removed.")
 
 
@@ -174,7 +176,7 @@ class TryRoute(Action):
         yield "Its provider is sent one short question, even if it is switched off. The provider may bill a few tokens."
         yield f"It may take up to {MOST_SECONDS:.0f} seconds."
 
-    def do(self, target: Route, *, by: Actor, now: datetime, **given: Any) -> Result:
+    def do(self, target: Route, *, by: Actor, now: datetime, **inputs: Any) -> Result:
         trial = try_route(route_id=target.pk, by=by, now=now)
         if trial.failure:
             failed = f"{target}: the try failed after {lasting(trial.seconds)}."

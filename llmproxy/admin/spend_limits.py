@@ -88,13 +88,13 @@ class SetAmounts(Action):
         daily: Decimal | None,
         monthly: Decimal | None,
         provider: str = "",
-        **given: Any,
+        **inputs: Any,
     ) -> Result:
         limit = set_spend_limit(
             provider=target.provider if target else provider,
             daily=None if daily is None else int(daily * DOLLAR),
             monthly=None if monthly is None else int(monthly * DOLLAR),
-            **given,
+            **inputs,
         )
         if limit is None:
             return Result("There is no limit now.", None)
@@ -137,8 +137,8 @@ class LetCallsPass(Action):
         if target.provider and SpendLimit.objects.filter(provider="").exists():
             yield "The limit of all providers together still applies."
 
-    def do(self, target: SpendLimit, *, day: date, **given: Any) -> Result:
-        limit = let_calls_pass(limit_id=target.pk, **given)
+    def do(self, target: SpendLimit, *, day: date, **inputs: Any) -> Result:
+        limit = let_calls_pass(limit_id=target.pk, **inputs)
         return Result("Calls pass until midnight (UTC).", limit, undo=(limit, "hold"))
 
 
@@ -153,8 +153,8 @@ class HoldAgain(Action):
     def effects(self, target: SpendLimit) -> Iterable[str]:
         yield "If the limit is reached, no new model call starts from now on. Running calls end as usual."
 
-    def do(self, target: SpendLimit, **given: Any) -> Result:
-        return Result("The limit applies again.", hold_again(limit_id=target.pk, **given))
+    def do(self, target: SpendLimit, **inputs: Any) -> Result:
+        return Result("The limit applies again.", hold_again(limit_id=target.pk, **inputs))
 
 
 def _passed_by(provider: str) -> Iterator[str]:

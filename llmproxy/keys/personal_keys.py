@@ -158,9 +158,9 @@ def _note_use(key_id: UUID, *, now: datetime) -> None:
     PersonalKey.objects.filter(due, pk=key_id).update(last_used_at=now)
 
 
-def _record(action: str, key: PersonalKey, **given: Any) -> None:
+def _record(action: str, key: PersonalKey, **inputs: Any) -> None:
     # A person's events are found by their id.
-    record(action, key.user.email, target_id=key.user_id, **given)
+    record(action, key.user.email, target_id=key.user_id, **inputs)
 
 
 def _seen(key: PersonalKey) -> dict[str, Any]:

@@ -33,14 +33,14 @@ class ChannelAction(Action):
             "is_purged": cdn.is_purged(),
         }
 
-    def do(self, target: ShellChannel, *args: Any, **given: Any) -> Result | Preview:
-        placed = type(self).rule(channel=target.pk, **given)
+    def do(self, target: ShellChannel, *args: Any, **inputs: Any) -> Result | Preview:
+        placed = type(self).rule(channel=target.pk, **inputs)
         target.refresh_from_db()
         offered = channel_control.rollout(target.pk)
         offered = offered or Publication.objects.of(target.pk).wanted().first()
         version = offered.release.version if offered else "nothing"
         return Result(
-            self.done.format(channel=target, version=version, **given),
+            self.done.format(channel=target, version=version, **inputs),
             target,
             follows="Storage does not have it yet; a worker keeps trying."
             if placed is False
@@ -102,13 +102,13 @@ class RollBack(ChannelAction):
         }
 
     def do(
-        self, target: ShellChannel, *, to: str, seen: str, reason: str, **given: Any
+        self, target: ShellChannel, *, to: str, seen: str, reason: str, **inputs: Any
     ) -> Result | Preview:
         chosen = next(each for each in channel_control.earlier(target.pk) if str(each.pk) == to)
         if seen != to:
             entered = {"to": to, "seen": to, "reason": reason}
             return Preview(form=RollBackForm(initial=entered, channel=target))
-        return super().do(target, publication_id=chosen.pk, reason=reason, **given)
+        return super().do(target, publication_id=chosen.pk, reason=reason, **inputs)
 
 
 class ShareAction(ChannelAction):
@@ -184,8 +184,8 @@ class RetryPurge(ChannelAction):
     def available(self, target: ShellChannel, *, by: HttpRequest) -> bool:
         return purging.is_possible(target)
 
-    def do(self, target: ShellChannel, **given: Any) -> Result:
-        queued = purging.retry(channel=target.pk, **given)
+    def do(self, target: ShellChannel, **inputs: Any) -> Result:
+        queued = purging.retry(channel=target.pk, **inputs)
         return Result(
             "A worker is purging again." if queued else "There is nothing to purge.", target
         )

@@ -76,7 +76,7 @@ class SetMinimum(Lever):
         seen: str,
         reason: str,
         now: datetime,
-        **given: Any,
+        **inputs: Any,
     ) -> Result | Preview:
         if minimum and seen != minimum:
             levers.check_minimum(licence_id=licence_of(target), minimum=minimum)
@@ -95,7 +95,7 @@ class SetMinimum(Lever):
                 form=form, template="admin/console/minimum.html", shown=shown, button=button
             )
         levers.set_minimum_version(
-            licence_id=licence_of(target), minimum=minimum, reason=reason, now=now, **given
+            licence_id=licence_of(target), minimum=minimum, reason=reason, now=now, **inputs
         )
         said = f"has the minimum version {minimum}" if minimum else "has no minimum version"
         return self.done(target, f"{named(target)} {said}.")
@@ -138,9 +138,9 @@ class SetShell(Lever):
         return {"channel": notice.shell_channel, "version": notice.shell_version}
 
     def do(
-        self, target: Client | ServiceNotice, *, channel: str, version: str, **given: Any
+        self, target: Client | ServiceNotice, *, channel: str, version: str, **inputs: Any
     ) -> Result:
-        levers.set_shell(licence_id=licence_of(target), channel=channel, version=version, **given)
+        levers.set_shell(licence_id=licence_of(target), channel=channel, version=version, **inputs)
         of = f" of {channel}" if channel else ""
         said = f"is pinned to {version}{of}" if version else f"gets the newest version{of}"
         return self.done(target, f"{named(target)} {said}.")
@@ -176,8 +176,8 @@ class SetMessage(Lever):
         level = notice.message_level or ShellNotice.Level.INFO
         return {"text": notice.message_text, "level": level, "until": notice.message_until}
 
-    def do(self, target: Client | ServiceNotice, *, text: str, **given: Any) -> Result:
-        notice = notices.set_message(licence_id=licence_of(target), text=text, **given)
+    def do(self, target: Client | ServiceNotice, *, text: str, **inputs: Any) -> Result:
+        notice = notices.set_message(licence_id=licence_of(target), text=text, **inputs)
         end = f" until {notice.message_until:%-d %B %Y %H:%M} UTC" if notice.message_until else ""
         said = f"is shown the message{end}" if notice.message_text else "is shown no message"
         return self.done(target, f"{named(target)} {said}.")

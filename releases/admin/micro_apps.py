@@ -74,15 +74,15 @@ class MoveChannel(VersionAction):
         return known | {"channel": channel, "version": version, "button": button}
 
     def do(
-        self, target: MicroApp, *, channel: Any, version: Any, seen: str, **given: Any
+        self, target: MicroApp, *, channel: Any, version: Any, seen: str, **inputs: Any
     ) -> Result | Preview:
         effects = f"{channel} {version.pk}"
         if seen != effects:
-            entered = given | {"channel": channel, "version": version.pk, "seen": effects}
+            entered = inputs | {"channel": channel, "version": version.pk, "seen": effects}
             form: Any = MoveForm(initial=entered)
             form.fields["version"].queryset = AppVersion.objects.offerable().filter(app=target)
             return Preview(form=form)
-        moved = move_channel(name=channel, version_id=version.pk, **given)
+        moved = move_channel(name=channel, version_id=version.pk, **inputs)
         return Result(f"{moved} offers {moved.version.version}.", target)
 
 
@@ -100,8 +100,8 @@ class Promote(AppAction):
     def shown(self, target: MicroApp, form: Any) -> dict[str, Any]:
         return super().shown(target, form) | {"channel": STABLE, "version": _offers(target)[BETA]}
 
-    def do(self, target: MicroApp, *args: Any, **given: Any) -> Result:
-        moved = move_channel(name=STABLE, version_id=_offers(target)[BETA].pk, **given)
+    def do(self, target: MicroApp, *args: Any, **inputs: Any) -> Result:
+        moved = move_channel(name=STABLE, version_id=_offers(target)[BETA].pk, **inputs)
         return Result(f"{moved} offers {moved.version.version}.", target)
 
 
@@ -121,8 +121,8 @@ class PinClient(VersionAction):
     question = "Pin a client to a version of {name}?"
     form_class = ClientPinForm
 
-    def do(self, target: MicroApp, *, version: Any, client: Client, **given: Any) -> Result:
-        pin(version_id=version.pk, client_id=client.pk, **given)
+    def do(self, target: MicroApp, *, version: Any, client: Client, **inputs: Any) -> Result:
+        pin(version_id=version.pk, client_id=client.pk, **inputs)
         return Result(f"{client} is pinned to {version}.", target)
 
 
@@ -136,8 +136,8 @@ class PinPlan(VersionAction):
     question = "Pin a plan to a version of {name}?"
     form_class = PlanPinForm
 
-    def do(self, target: MicroApp, *, version: Any, plan: Plan, **given: Any) -> Result:
-        pin(version_id=version.pk, plan_id=plan.pk, **given)
+    def do(self, target: MicroApp, *, version: Any, plan: Plan, **inputs: Any) -> Result:
+        pin(version_id=version.pk, plan_id=plan.pk, **inputs)
         return Result(f"The plan {plan} is pinned to {version}.", target)
 
 
@@ -188,8 +188,8 @@ class Withdraw(Action):
         yield "No channel or pin can offer it after that. Shells that have it keep it until they get a newer one."
         yield "This cannot be undone; publish the next version instead."
 
-    def do(self, target: AppVersion, **given: Any) -> Result:
-        version = withdraw(version_id=target.pk, **given)
+    def do(self, target: AppVersion, **inputs: Any) -> Result:
+        version = withdraw(version_id=target.pk, **inputs)
         return Result(f"{version} is withdrawn.", version.app)
 
 
@@ -229,8 +229,8 @@ class Unpin(Action):
         yield f"For {target.client or target.plan}, {rule} applies again."
         yield "Shells get it at their next update check and keep their installed version until then."
 
-    def do(self, target: AppPin, **given: Any) -> Result:
-        unpin(pin_id=target.pk, **given)
+    def do(self, target: AppPin, **inputs: Any) -> Result:
+        unpin(pin_id=target.pk, **inputs)
         return Result("The pin has been removed.", target.app)
 
 

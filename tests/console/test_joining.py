@@ -30,10 +30,10 @@ def words(response: Any) -> str:
     return " ".join(text.split())
 
 
-def upload(browser: Browser, client: Client, content: bytes | str, **given: str) -> Any:
+def upload(browser: Browser, client: Client, content: bytes | str, **inputs: str) -> Any:
     content = content.encode() if isinstance(content, str) else content
     file = SimpleUploadedFile("people.csv", content)
-    return browser.post(page(client, "import"), {"file": file, "invited": "on", **given})
+    return browser.post(page(client, "import"), {"file": file, "invited": "on", **inputs})
 
 
 def test_several_are_invited_at_once_and_the_page_says_who_has_not_accepted(

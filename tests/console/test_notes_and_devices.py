@@ -27,8 +27,8 @@ def page(client: Client, act: str = "change") -> str:
     return reverse(f"admin:accounts_client_{act}", args=[client.pk])
 
 
-def note(client: Client, by: Actor, **given: str) -> Client:
-    return set_notes(client_id=client.pk, by=by, now=timezone.now(), **given)  # type: ignore[arg-type]
+def note(client: Client, by: Actor, **inputs: str) -> Client:
+    return set_notes(client_id=client.pk, by=by, now=timezone.now(), **inputs)  # type: ignore[arg-type]
 
 
 class TestNotes:

@@ -579,10 +579,10 @@ class TestCallersWhoLeave:
         routed.add(refuses(500))
         routed.add(hangs)
 
-        def cut_before(call: Call, attempt: CallAttempt, **given: Any) -> None:
+        def cut_before(call: Call, attempt: CallAttempt, **inputs: Any) -> None:
             if attempt.target.provider == "number-2":
                 call.stop.set(StopReason.ACCESS_GONE, AccessRevoked())
-            begin(call, attempt, **given)
+            begin(call, attempt, **inputs)
 
         begin = Call.begin
         with (

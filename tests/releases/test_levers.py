@@ -59,9 +59,9 @@ def told(shell: APIClient) -> dict[str, Any]:
     return {name: value for name, value in answer.items() if name not in OWN}
 
 
-def refused(pointer: str, act: Any, **given: Any) -> str:
+def refused(pointer: str, act: Any, **inputs: Any) -> str:
     with pytest.raises(InvalidRequest) as refusal:
-        act(**given)
+        act(**inputs)
     (fault,) = refusal.value.errors
     assert fault.pointer == pointer
     return fault.detail

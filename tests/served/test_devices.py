@@ -26,15 +26,15 @@ LIMIT = 2
 BUSY = 503
 
 
-def entered(service: Service, person: Person, **given: Any) -> requests.Response:
-    body = {"email": person.email, "password": PASSWORD, **given}
+def entered(service: Service, person: Person, **inputs: Any) -> requests.Response:
+    body = {"email": person.email, "password": PASSWORD, **inputs}
     return Shell(service.url).post("/v1/auth/login", body)
 
 
-def entered_at_last(service: Service, person: Person, **given: str) -> requests.Response:
+def entered_at_last(service: Service, person: Person, **inputs: str) -> requests.Response:
     """A sign-in that comes again for as long as a busy machine refuses it."""
     while True:
-        came = entered(service, person, **given)
+        came = entered(service, person, **inputs)
         if came.status_code != BUSY:
             return came
 

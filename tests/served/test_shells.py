@@ -36,14 +36,14 @@ def licence(service: Service, shell: Shell, tmp_path: Path) -> Callable[..., str
     service.manage("export_public_keys", "--output", str(tmp_path))
     shown = documented("licence.py")["shown"]
 
-    def shows(silent: float | None, **given: Any) -> str:
+    def shows(silent: float | None, **inputs: Any) -> str:
         began = time.time()
         known = {
             "is_outdated": False,
             "keys": tmp_path,
             "base_url": service.url,
             "access": shell.access,
-            **given,
+            **inputs,
         }
         last = known.pop("last", None) or shell.get("/v1/license/status").json()
         failing_since = None if silent is None else began

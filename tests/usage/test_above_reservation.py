@@ -46,8 +46,8 @@ def run(*arguments: str) -> list[str]:
     return out.getvalue().splitlines()
 
 
-def found(**given: Any) -> list[Above]:
-    asked = {"since": None, "client_id": None, "now": NOVEMBER, **given}
+def found(**inputs: Any) -> list[Above]:
+    asked = {"since": None, "client_id": None, "now": NOVEMBER, **inputs}
     return list(charged_above(**asked))
 
 

@@ -40,8 +40,8 @@ class SetBudget(Action):
         budget = Budget.objects.filter(client=target).first()
         return {"monthly": f"{decimal(budget.monthly):.2f}"} if budget else {}
 
-    def do(self, target: Client, *, monthly: Decimal | None, **given: Any) -> Result:
+    def do(self, target: Client, *, monthly: Decimal | None, **inputs: Any) -> Result:
         amount = None if monthly is None else int(monthly * DOLLAR)
-        budget = set_budget(client_id=target.pk, monthly=amount, **given)
+        budget = set_budget(client_id=target.pk, monthly=amount, **inputs)
         says = f"The budget of {target} is {budget}." if budget else f"{target} has no budget."
         return Result(says, target)

@@ -43,8 +43,8 @@ class StopModelCalls(PersonAction, BulkAction):
     def message(self, subject: str, number: int) -> str:
         return f"{subject} can no longer call models. {_ending(number) if number else 'No call was running.'}"
 
-    def do_one(self, target: User, **given: Any) -> int:
-        return stop_model_calls(user_id=target.pk, **given)
+    def do_one(self, target: User, **inputs: Any) -> int:
+        return stop_model_calls(user_id=target.pk, **inputs)
 
 
 class RestartModelCalls(PersonAction, BulkAction):
@@ -62,8 +62,8 @@ class RestartModelCalls(PersonAction, BulkAction):
     def message(self, subject: str, number: int) -> str:
         return f"{subject} can call models again."
 
-    def do_one(self, target: User, **given: Any) -> int:
-        return restart_model_calls(user_id=target.pk, **given)
+    def do_one(self, target: User, **inputs: Any) -> int:
+        return restart_model_calls(user_id=target.pk, **inputs)
 
 
 class EndCall(BulkAction):
@@ -80,15 +80,15 @@ class EndCall(BulkAction):
         yield "Output until then is charged."
         yield "The person can start other calls at once; to prevent that, stop their model calls."
 
-    def do(self, target: RunningCall, *args: Any, **given: Any) -> Result:
+    def do(self, target: RunningCall, *args: Any, **inputs: Any) -> Result:
         # The list comes next: an ended call has no page.
-        return Result(self.do_all([target], **given))
+        return Result(self.do_all([target], **inputs))
 
     def message(self, subject: str, number: int) -> str:
         return _ending(number)
 
-    def do_one(self, target: RunningCall, **given: Any) -> int:
-        return end_call(record_id=target.pk, **given)
+    def do_one(self, target: RunningCall, **inputs: Any) -> int:
+        return end_call(record_id=target.pk, **inputs)
 
 
 def _ending(number: int) -> str:

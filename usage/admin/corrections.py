@@ -34,7 +34,7 @@ class LowerCharge(Action):
     def initial(self, target: UsageRecord, *, by: HttpRequest) -> dict[str, Any]:
         return {"input_tokens": target.input_tokens, "output_tokens": target.output_tokens}
 
-    def do(self, target: UsageRecord, **given: Any) -> Result:
-        call = lower_charge(record_id=target.pk, **given)
+    def do(self, target: UsageRecord, **inputs: Any) -> Result:
+        call = lower_charge(record_id=target.pk, **inputs)
         charged = f"{call.input_tokens:,} tokens of input and {call.output_tokens:,} of output"
         return Result(f"The call is now charged {charged}.", call)

@@ -150,8 +150,8 @@ class UsageRecordAdmin(ExportedList, LargeList):
     def export(self, rows: QuerySet[UsageRecord], *, ending: str) -> Iterator[bytes]:
         return lines(rows, ending=ending)
 
-    def note_export(self, **given: Any) -> None:
-        record("usage:exported", **given)
+    def note_export(self, **inputs: Any) -> None:
+        record("usage:exported", **inputs)
 
     def named(self, term: str) -> Q:
         return Q(model=term) | Q(request_id=term)

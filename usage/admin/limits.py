@@ -37,8 +37,8 @@ class AddBudget(Action):
     def effects(self, target: None) -> Iterable[str]:
         return SetBudget().effects(cast("Any", None))
 
-    def do(self, target: None, *, client: Client, **given: Any) -> Result:
-        return SetBudget().do(client, **given)._replace(then=None)
+    def do(self, target: None, *, client: Client, **inputs: Any) -> Result:
+        return SetBudget().do(client, **inputs)._replace(then=None)
 
 
 @admin.register(Budget)

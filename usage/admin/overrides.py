@@ -68,16 +68,16 @@ class GrantOverride(Action):
             form.fields["user"].help_text = _standing(person, licence)
         return form
 
-    def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
-        override = (grant_extra if given["on_top"] else grant_override)(
-            user_id=given["user"].pk,
-            allowance=Allowance(**{each.name: given[each.name] for each in fields(Allowance)}),
-            ends_at=given["ends_at"],
-            reason=given["reason"],
+    def do(self, target: None, *, by: Actor, now: datetime, **inputs: Any) -> Result:
+        override = (grant_extra if inputs["on_top"] else grant_override)(
+            user_id=inputs["user"].pk,
+            allowance=Allowance(**{each.name: inputs[each.name] for each in fields(Allowance)}),
+            ends_at=inputs["ends_at"],
+            reason=inputs["reason"],
             by=by,
             now=now,
         )
-        said = f"The {_kind(override)} for {given['user']} is in effect."
+        said = f"The {_kind(override)} for {inputs['user']} is in effect."
         return Result(said, override, undo=(override, "end"))
 
 
@@ -98,8 +98,8 @@ class EndOverride(Action):
         else:
             yield "From the next model call on, the plan's limits apply, or an earlier override still in effect."
 
-    def do(self, target: Override, **given: Any) -> Result:
-        end_override(override_id=target.pk, **given)
+    def do(self, target: Override, **inputs: Any) -> Result:
+        end_override(override_id=target.pk, **inputs)
         return Result(f"The {_kind(target)} for {target.user} has ended.", target)
 
 

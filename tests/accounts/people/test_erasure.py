@@ -37,7 +37,7 @@ from usage.overrides import Allowance, grant_override
 EMAIL = "ada@acme.test"
 
 
-def erase(user: User, by: Actor, now: datetime, **given: Any) -> Any:
+def erase(user: User, by: Actor, now: datetime, **inputs: Any) -> Any:
     return erase_user(
         **{
             "user_id": user.pk,
@@ -45,7 +45,7 @@ def erase(user: User, by: Actor, now: datetime, **given: Any) -> Any:
             "reason": "She asked.",
             "by": by,
             "now": now,
-            **given,
+            **inputs,
         }
     )
 

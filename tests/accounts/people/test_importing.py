@@ -22,8 +22,8 @@ BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 TWO = [(2, "ada@acme.test"), (3, "bert@acme.test")]
 
 
-def bring(text: str, client: Client, by: Actor, now: datetime, **given: bool) -> Any:
-    return import_people(text=text, client=client, by=by, now=now, **{"invited": True, **given})
+def bring(text: str, client: Client, by: Actor, now: datetime, **inputs: bool) -> Any:
+    return import_people(text=text, client=client, by=by, now=now, **{"invited": True, **inputs})
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def jobs(task: str) -> list[Any]:
     return [job.args for job in ProcrastinateJob.objects.filter(task_name=task).order_by("id")]
 
 
-def try_reset(attempts: int = 0, **given: Any) -> None:
+def try_reset(attempts: int = 0, **inputs: Any) -> None:
     """Does a job as a worker does, which has failed so many times before."""
     job = Job(
         id=1,
@@ -90,7 +90,7 @@ def try_reset(attempts: int = 0, **given: Any) -> None:
         attempts=attempts,
     )
     context = JobContext(app=app, job=job, start_timestamp=0.0, abort_reason=lambda: None)
-    tasks.send_reset(context, **given)
+    tasks.send_reset(context, **inputs)
 
 
 def break_mail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[Any]:
