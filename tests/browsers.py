@@ -1,6 +1,11 @@
-"""Complaints of a browser about a page."""
+"""Chromium, and its complaints about a page."""
 
-from playwright.sync_api import ConsoleMessage, Page
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 # Chromium says so where the driver types into a field before the page has given it the focus.
 TYPED_TOO_EARLY = "Autofocus processing was blocked"
@@ -10,6 +15,24 @@ LONGEST = 60_000
 FORGOTTEN = "Clear-Site-Data header on"
 # The machine has gained or lost a network interface, which is not the page's fault: Chromium drops what it is loading.
 OTHER_NETWORK = "Failed to load resource: net::ERR_NETWORK_CHANGED"
+
+SCREENS: Final[dict[str, dict[str, Any]]] = {
+    "desk": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
+    "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},
+}
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The system's Chromium. Django may not ask the database before it is closed: the driver has an event loop."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    assert found, "Chromium is not installed"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=found, args=["--no-sandbox"], timeout=LONGEST
+        )
+        yield browser
+        browser.close()
 
 
 def note_complaints(page: Page, complaints: list[str]) -> None:

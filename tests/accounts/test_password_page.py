@@ -1,18 +1,17 @@
 """The page that sets a password as a person sees it: in Chromium, with scripts switched off."""
 
 import re
-import shutil
 from datetime import datetime
 from typing import Any
 
 import pytest
 from django.core import mail
 from django.db import connection
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from accounts.models import Client, PasswordLink, User
 from accounts.people.password_links import send_link
-from tests.browsers import LONGEST, note_complaints
+from tests.browsers import LONGEST, chromium, note_complaints
 from tests.conftest import PASSWORD
 
 pytestmark = [pytest.mark.wire, pytest.mark.django_db(transaction=True)]
@@ -37,12 +36,9 @@ def test_a_person_sets_a_password(
     send_link(user_id=user.pk, kind=PasswordLink.Kind.RESET, now=now)
     link = re.search(rf"{base_url}\S+", mail.outbox[-1].body)
     assert link
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert chromium, "Chromium is not installed"
     complaints: list[str] = []
     asked: list[Any] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium() as browser:
         size = {"width": width, "height": 700}
         page = browser.new_context(java_script_enabled=scripts, viewport=size).new_page()
         page.set_default_timeout(LONGEST)
@@ -79,7 +75,6 @@ def test_a_person_sets_a_password(
         expect(page.get_by_role("heading")).to_have_text("Your password is set")
         page.goto(link[0])
         expect(page.get_by_role("heading")).to_have_text("This link no longer works")
-        browser.close()
     assert [line for line in complaints if "404" not in line] == []
     assert {url for url, _ in asked if not url.startswith(base_url)} == set()
     assert {headers.get("referer", "") for _, headers in asked} == {""}

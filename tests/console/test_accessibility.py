@@ -6,6 +6,7 @@ import pytest
 from django.urls import Resolver404, resolve
 
 from accounts.models import User
+from tests.browsers import SCREENS
 from tests.console.conftest import World
 from tests.console.test_in_a_browser import base_url, desk  # noqa: F401 - a fixture
 from tests.console.test_pages import every_page
@@ -37,20 +38,17 @@ def kinds_of_pages() -> Iterator[str]:
             yield address
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("screen", SCREENS)
 def test_no_page_has_a_serious_fault_or_grows_sideways(
     base_url: str,  # noqa: F811
     operator: User,
     world: World,
-    width: int,
-    scheme: str,
+    screen: str,
 ) -> None:
     pages = list(kinds_of_pages())
     axe = (NODE / "node_modules" / "axe-core" / "axe.min.js").read_text()
-    how = {"viewport": {"width": width, "height": 844}, "color_scheme": scheme}
     faults = {}
-    with desk(base_url, operator, **how) as page:
+    with desk(base_url, operator, **SCREENS[screen]) as page:
         for address in pages:
             page.goto(address)
             page.evaluate(axe)

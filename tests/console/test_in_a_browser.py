@@ -1,6 +1,5 @@
 """The console as an operator sees it: in Chromium, at a desk in Kolkata."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,11 +7,11 @@ from typing import Any
 
 import pytest
 from django.urls import reverse
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from accounts.models import AuditEvent, Session, User
 from licensing.models import Licence, Standing
-from tests.browsers import LONGEST, note_complaints, take_act
+from tests.browsers import LONGEST, chromium, note_complaints, take_act
 from tests.conftest import PASSWORD
 from tests.console.conftest import World
 from usage.models import Override
@@ -38,12 +37,9 @@ def desk(base_url: str, operator: User, **how: Any) -> Iterator[Page]:
 
     The database is looked at before and after, because the browser's driver does not let Django ask in between.
     """
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert chromium, "Chromium is not installed"
     complaints: list[str] = []
     asked: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium() as browser:
         page = browser.new_context(base_url=base_url, **{**DESK, **how}).new_page()
         page.set_default_timeout(LONGEST)
         note_complaints(page, complaints)
@@ -54,7 +50,6 @@ def desk(base_url: str, operator: User, **how: Any) -> Iterator[Page]:
         page.get_by_role("button", name="Continue").click()
         expect(page.get_by_role("heading", name="Needs attention")).to_be_visible()
         yield page
-        browser.close()
     assert complaints == []
     assert [url for url in asked if not url.startswith((base_url, "data:"))] == []
 

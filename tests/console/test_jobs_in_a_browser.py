@@ -5,21 +5,19 @@ No page may scroll sideways, break the policy of scripts and styles, or lead whe
 
 import json
 import re
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from playwright.sync_api import Browser, Error, Page, Response, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Page, Response, expect
 
 from accounts.models import Role, User
 from config.platform.periods import Period
 from licensing.models import Plan
 from llmproxy.models import LanguageModel, Provider, Route
-from tests.browsers import LONGEST, note_complaints, take_act
+from tests.browsers import LONGEST, SCREENS, chromium, note_complaints, take_act
 from tests.conftest import PASSWORD
 from tests.console.conftest import World, password_hash
 from tests.console.test_every_act import app_versions
@@ -380,10 +378,6 @@ owner: revoke everybody
     told Everybody has been signed out
 """
 
-SCREENS: Final[dict[str, dict[str, Any]]] = {
-    "desk": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
-    "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},
-}
 # Steps after which there is another page.
 LEADING = {"menu", "own", "find", "tab", "open", "act", "press"}
 # A job may take so many presses of keys, the letters of names and reasons apart.
@@ -537,16 +531,6 @@ class Worker:
 
     def _see(self, text: str) -> None:
         expect(self.page.get_by_role("main")).to_contain_text(text)
-
-
-@contextmanager
-def chromium() -> Iterator[Browser]:
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert found, "Chromium is not installed"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.mark.parametrize("screen", SCREENS)

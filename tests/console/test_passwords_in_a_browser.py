@@ -1,7 +1,6 @@
 """A one-time password from the operator's desk to the person's page, in Chromium."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,10 +8,10 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.urls import reverse
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from accounts.models import Client, User
-from tests.browsers import LONGEST
+from tests.browsers import LONGEST, chromium
 from tests.conftest import PASSWORD
 from tests.console.test_in_a_browser import desk
 
@@ -102,14 +101,10 @@ def test_everything_on_the_page_can_be_read(base_url: str, scheme: str) -> None:
 @contextmanager
 def _person(**how: Any) -> Iterator[Page]:
     """A browser of somebody's own, on a small screen."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert chromium, "Chromium is not installed"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium() as browser:
         page = browser.new_context(viewport={"width": 320, "height": 700}, **how).new_page()
         page.set_default_timeout(LONGEST)
         yield page
-        browser.close()
 
 
 def _choose(page: Page, address: str, email: str, one_time: str) -> None:

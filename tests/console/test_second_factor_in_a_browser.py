@@ -1,7 +1,6 @@
 """The second factor in Chromium with a virtual authenticator, under the console's policy, on http://localhost."""
 
 import re
-import shutil
 import time
 from base64 import b32decode
 from collections.abc import Callable, Iterator
@@ -19,14 +18,14 @@ from django.db import connection
 from django.urls import reverse
 from django.utils import timezone
 from django_otp.oath import TOTP
-from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect
 from pytest_django.fixtures import Settings
 
 from accounts.audit import Actor
 from accounts.factors.setting_up import make_set_up_code
 from accounts.models import AuditEvent, Authenticator, ConsoleSession, User
 from config.platform.session_store import SessionStore
-from tests.browsers import LONGEST, note_complaints
+from tests.browsers import LONGEST, chromium, note_complaints
 from tests.conftest import PASSWORD
 
 pytestmark = [pytest.mark.wire, pytest.mark.django_db(transaction=True)]
@@ -81,13 +80,9 @@ class Desk:
 @contextmanager
 def desk(base_url: str) -> Iterator[Desk]:
     """The database is looked at outside: the browser's driver does not let Django ask in between."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert chromium, "Chromium is not installed"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium() as browser:
         found = Desk(base_url, browser)
         yield found
-        browser.close()
     assert found.complaints == []
 
 

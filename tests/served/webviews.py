@@ -4,7 +4,6 @@ WebKit is what Tauri has on macOS and Linux; Chromium is what WebView2 is, on Wi
 """
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +14,8 @@ from threading import Thread
 from typing import Any
 
 import requests
-from playwright.sync_api import sync_playwright
 
+from tests.browsers import chromium
 from tests.served.shell import HOST, PATIENCE
 from tests.tools.folders import ROOT
 from tests.tools.ports import free
@@ -53,18 +52,12 @@ def page_of_a_shell(folder: Path) -> Iterator[str]:
 
 def in_chromium(url: str) -> dict[str, Any]:
     """Returns the results of a page's calls."""
-    program = shutil.which("chromium")
-    assert program, "Chromium is not installed"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox"], timeout=SECONDS * 1000
-        )
+    with chromium() as browser:
         page = browser.new_page()
         page.set_default_timeout(SECONDS * 1000)
         page.goto(url)
         page.wait_for_function("window.results")
         results: dict[str, Any] = page.evaluate("window.results")
-        browser.close()
     return results
 
 

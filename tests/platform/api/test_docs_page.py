@@ -1,6 +1,5 @@
 """The docs page as a person sees it: in Chromium, under its own Content-Security-Policy."""
 
-import shutil
 import threading
 from collections.abc import Iterator
 from wsgiref.simple_server import WSGIRequestHandler, make_server
@@ -10,10 +9,10 @@ from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections
 from django.test import override_settings
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 from config.platform.api.docs import _document
-from tests.browsers import note_complaints
+from tests.browsers import chromium, note_complaints
 
 pytestmark = pytest.mark.wire
 
@@ -47,12 +46,8 @@ def base_url() -> Iterator[str]:
 
 @pytest.fixture
 def page() -> Iterator[Page]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert chromium, "Chromium is not installed"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium() as browser:
         yield browser.new_page()
-        browser.close()
 
 
 def test_the_page_shows_the_operations_without_other_hosts(page: Page, base_url: str) -> None:
