@@ -23,7 +23,7 @@ from tests.bench.stock import Stock, running_stock
 
 PART = "auth"
 REFRESH, LOGIN = "/v1/auth/refresh", "/v1/auth/login"
-CALLERS = (1, 16)
+CALLERS = usual((1, 16), short=(16,))
 SECONDS = usual(4.0, short=1.0)
 CHAINS = Path(__file__).with_name("refresh.lua")
 KEYED = {"Content-Type": "application/json", "Idempotency-Key": "bench"}

@@ -10,7 +10,7 @@ from tests.bench.length import usual
 from tests.bench.stage import Load, Served, Stage, others
 
 PART = "complete"
-CALLERS = (1, 16, 64)
+CALLERS = usual((1, 16, 64), short=(16,))
 PEOPLE = 64
 LARGE = usual(20, short=2)
 BODY = json.dumps(

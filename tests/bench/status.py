@@ -7,12 +7,13 @@ from functools import partial
 from django.db import connection
 
 from tests.bench.figures import Line, in_turns
+from tests.bench.length import usual
 from tests.bench.stage import Load, Served, Stage, others
 from tests.bench.stock import running_stock
 
 PART = "status"
 PATH = "/v1/license/status"
-CALLERS = (1, 16, 64)
+CALLERS = usual((1, 16, 64), short=(16,))
 PEOPLE = 64
 # Servers tell what they have counted with a delay of up to a second, and all of it when a connection ends.
 COUNTED_SECONDS = 1.5
