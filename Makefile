@@ -2,7 +2,7 @@
 PYTHON ?= python3
 RUN = exec .venv/bin/python -m tests.tools
 
-.PHONY: run test test-full test-wire test-pythons faults soak upgrade-drill restore-drill bench bench-smoke format docs pictures lock schemas sbom python
+.PHONY: run test test-full test-wire test-pythons test-rest faults soak upgrade-drill restore-drill bench bench-smoke format docs pictures lock schemas sbom python
 
 run: python  ## Start everything and say where it is; Ctrl-C stops it.
 	@$(PYTHON) -m tests.tools.beforehand
@@ -25,7 +25,12 @@ test-wire: python  ## The tests that need programs beyond Python packages; insta
 
 test-pythons: python  ## The tests that need neither rows nor a running service, on every other Python that is here.
 	@$(PYTHON) -m tests.tools.install test
-	@$(RUN) with -- .venv/bin/python -m tests.checks.interpreters
+	@$(RUN) with -- .venv/bin/python -m tests.checks pythons
+
+test-rest: python  ## test-full, test-wire and test-pythons at once, which leaves no core idle.
+	@$(PYTHON) -m tests.tools.install wire
+	@.venv/bin/python -m tests.tools.wire
+	@$(RUN) with -- .venv/bin/python -m tests.checks full wire pythons
 
 faults: python  ## Breaks what the service needs and writes docs/faults.md in half an hour; FAULTS="postgres-frozen" for some, unwritten.
 	@$(PYTHON) -m tests.tools.install test

@@ -1,18 +1,24 @@
-"""`make test` in one place: every check, then every test. ``python -m tests.checks [full|wire]`` beside servers.
+"""Checks and tests of some kinds: ``python -m tests.checks [KIND...]`` beside servers; of `make test`, without a kind.
 
-All of them run, also after one has failed; the exit code is 0 if all succeeded. The parts share the servers: each
-has a database, a number in Redis, secrets and a folder of its own.
+The kinds are ``short``, ``full``, ``wire`` and ``pythons``. All of a kind run, also after one has failed; the exit
+code is 0 if all succeeded. Parts share the servers: each has a database, a number in Redis, secrets and a folder of
+its own. Tests that measure times run last, with nothing beside them.
 """
 
 import hashlib
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count, zip_longest
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
-from tests.checks.parts import environ_of, passes
+from tests.checks import interpreters
+from tests.checks.parts import Run, environ_of, passes
 from tests.tools.install import LOCKS, written
 from tests.tools.kept import cache
 from tests.tools.wire import PATH
@@ -49,7 +55,10 @@ CHECKS = {
     "API schema": [*MANAGE, "spectacular", "--validate", "--fail-on-warn", "--file", os.devnull],
 }
 
-PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--durations=15", "-m"]
+PYTEST = [
+    *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.checks.naming"),
+    "--durations=15",
+]
 SERVICE = "tests/served"
 FAULTS = tuple(
     f"{SERVICE}/test_{name}.py"
@@ -60,73 +69,113 @@ PEOPLE = ("tests/accounts", "tests/composition")
 PLUMBING = ("tests/local", "tests/standins", "tests/config", "tests/platform")
 PROXY = ("tests/llmproxy",)
 NAMED = (SERVICE, *CONSOLE, *PEOPLE, *PLUMBING, *PROXY)
+
+
+def _without(paths: Iterable[str]) -> list[str]:
+    return [f"--ignore={path}" for path in paths]
+
+
 # The longest comes first. Much of their time is waiting.
 PARTS = {
-    "the running service": (SERVICE, *(f"--ignore={path}" for path in FAULTS)),
+    "the running service": (SERVICE, *_without(FAULTS)),
     "the model proxy": PROXY,
-    "everything else": ("tests", *(f"--ignore={folder}" for folder in NAMED)),
+    "everything else": ("tests", *_without(NAMED)),
     "plumbing and tools": PLUMBING,
     "people": PEOPLE,
     "the console": CONSOLE,
     "the running service under faults": FAULTS,
 }
-# These measure times, so nothing runs beside them.
-TIMES = {"times": ("tests",)}
-TIMED = "wall_time"
-LONG_PARTS = {
-    "the running service, long": (SERVICE,),
-    "plumbing, tools and the console, long": (*PLUMBING, *CONSOLE),
-    "everything else, long": (
-        "tests",
-        *(f"--ignore={folder}" for folder in (SERVICE, *PLUMBING, *CONSOLE)),
-    ),
-}
 WIRE_PARTS = {
-    "programs and the running service": (SERVICE, *(f"--ignore={path}" for path in FAULTS)),
-    "programs and everything else": ("tests", f"--ignore={SERVICE}"),
+    "programs and the running service": (SERVICE, *_without(FAULTS)),
+    "programs and everything else": ("tests", *_without((SERVICE, *CONSOLE))),
+    "browsers and the console": CONSOLE,
     "the running service under longer faults": FAULTS,
 }
+LONG_PARTS = {
+    "the running service, long": (SERVICE,),
+    "everything else, long": ("tests", *_without((SERVICE, *PLUMBING, *CONSOLE))),
+    "plumbing, tools and the console, long": (*PLUMBING, *CONSOLE),
+}
+TIMED = "wall_time"
+
+
+class Kind(NamedTuple):
+    """Parts of the suite, the expression of their markers, the marker that their files name, and checks beside them."""
+
+    parts: Mapping[str, tuple[str, ...]]
+    marked: str
+    named: str | None = None
+    checks: Mapping[str, list[str]] = MappingProxyType({})
+
+
+KINDS = {
+    "short": Kind(PARTS, "not full and not wire", checks=CHECKS),
+    "wire": Kind(WIRE_PARTS, "wire", "wire"),
+    "full": Kind(LONG_PARTS, "full and not wire", "full"),
+}
 SIDE_BY_SIDE = 4
-# Browsers and compilers work more and wait less.
-WIRE_SIDE_BY_SIDE = 2
+# Browsers, compilers and tests without a service work more and wait less.
+LONG_SIDE_BY_SIDE = 3
 
 
 def main(arguments: list[str]) -> int:
-    """0 if all was well, else 1."""
-    checks, parts, marked, side_by_side = CHECKS, PARTS, "not full and not wire", SIDE_BY_SIDE
-    if arguments == ["wire"]:
+    """0 if all was well, else 1; 2 for an unknown kind."""
+    wanted = arguments or ["short"]
+    if unknown := {*wanted} - {*KINDS, "pythons"}:
+        print(f"There is no kind {', '.join(sorted(unknown))}.", file=sys.stderr)
+        return 2
+    kinds = [KINDS[name] for name in KINDS if name in wanted]
+    if "wire" in wanted:
         os.environ["PATH"] = PATH
-        checks, parts, marked, side_by_side = {}, WIRE_PARTS, "wire", WIRE_SIDE_BY_SIDE
-    elif arguments == ["full"]:
-        checks, parts, marked = {}, LONG_PARTS, "full and not wire"
-    failed = _failed(checks, parts, marked=f"{marked} and not {TIMED}", side_by_side=side_by_side)
-    failed += _failed({}, TIMES, marked=f"{marked} and {TIMED}", side_by_side=1)
+    with tempfile.TemporaryDirectory() as folder:
+        environs = (environ_of(number, Path(folder) / str(number)) for number in count(1))
+        runs = [_parts(kind, environs) for kind in kinds]
+        if "pythons" in wanted:
+            runs.append(interpreters.runs(environs))
+        # The longest of each come first.
+        ordered = [run for row in zip_longest(*runs) for run in row if run is not None]
+        checks = [check for kind in kinds for check in _checks(kind)]
+        failed = _failed(
+            [*ordered, *checks], SIDE_BY_SIDE if wanted == ["short"] else LONG_SIDE_BY_SIDE
+        )
+        if kinds:
+            marked = " or ".join(f"({kind.marked})" for kind in kinds)
+            times = [*_pytest(TIMED), "-m", f"{TIMED} and ({marked})", "tests"]
+            failed += _failed([_part("times", times, next(environs))], 1)
     print(
         f"FAILED: {', '.join(failed)}" if failed else "All checks and tests are well.", flush=True
     )
     return 1 if failed else 0
 
 
-def _failed(
-    checks: Mapping[str, list[str]],
-    parts: Mapping[str, tuple[str, ...]],
-    *,
-    marked: str,
-    side_by_side: int,
-) -> list[str]:
-    """Runs checks and parts side by side; the names of those that failed."""
-    common = {**os.environ, "MYPY_CACHE_DIR": str(_types_cache())}
-    with ThreadPoolExecutor(side_by_side) as pool, tempfile.TemporaryDirectory() as folder:
-        # The longest first, because they run side by side.
-        runs = {}
-        for number, (name, selected) in enumerate(parts.items(), 1):
-            environ = environ_of(number, Path(folder) / str(number))
-            command = [*PYTEST, marked, *selected]
-            runs[f"tests: {name}"] = pool.submit(passes, name, command, environ, has_report=True)
-        for name, command in checks.items():
-            has_report = name == ADVISORIES
-            runs[name] = pool.submit(passes, name, command, common, has_report=has_report)
-        return [name for name, run in runs.items() if not run.result()]
+def _parts(kind: Kind, environs: Iterator[dict[str, str]]) -> list[Run]:
+    pytest = [*_pytest(kind.named), "-m", f"{kind.marked} and not {TIMED}"]
+    return [
+        _part(name, [*pytest, *selected], next(environs)) for name, selected in kind.parts.items()
+    ]
+
+
+def _part(name: str, command: list[str], environ: Mapping[str, str]) -> Run:
+    return Run(f"tests: {name}", partial(passes, name, command, environ, has_report=True))
+
+
+def _pytest(named: str | None) -> list[str]:
+    return [*PYTEST, "--naming", named] if named else PYTEST
+
+
+def _checks(kind: Kind) -> list[Run]:
+    environ = {**os.environ, "MYPY_CACHE_DIR": str(_types_cache())}
+    return [
+        Run(name, partial(passes, name, command, environ, has_report=name == ADVISORIES))
+        for name, command in kind.checks.items()
+    ]
+
+
+def _failed(runs: Iterable[Run], side_by_side: int) -> list[str]:
+    """Makes runs, some of them at once; the names of those that failed."""
+    with ThreadPoolExecutor(side_by_side) as pool:
+        begun = [(run.name, pool.submit(run.passes)) for run in runs]
+        return [name for name, run in begun if not run.result()]
 
 
 def _types_cache() -> Path:

@@ -1,46 +1,37 @@
-"""Runs the tests that need neither rows nor a running service on every other Python of this machine, from 3.11 to 3.13.
+"""The tests that need neither rows nor a running service, on every other Python of this machine from 3.11 to 3.13.
 
-``python -m tests.checks.interpreters`` beside servers, two at once. Each has an environment in the user's cache, of the
-same lock.
+Each Python has an environment in the user's cache, of the same lock.
 """
 
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.checks.parts import environ_of, passes
+from tests.checks.parts import Run, passes
 from tests.tools.kept import cache
 
 MINORS = ("3.11", "3.12", "3.13")
 PLACES = ("/usr/bin", "/usr/local/bin", *os.environ.get("PATH", "").split(os.pathsep))
 VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 ROWS = {"db", "transactional_db", "django_db_setup"}
-SIDE_BY_SIDE = 2
-APART = ("served", "console", "local", "bench", "composition", "standins")
+# What these try is not of a Python: servers, pages, tools, and what PostgreSQL does.
+APART = ("served", "console", "local", "bench", "composition", "standins", "platform/db")
 
 
-def main() -> int:
-    """0 if they pass on each; the Python of this environment is left out, because it runs them all."""
+def runs(environs: Iterator[dict[str, str]]) -> list[Run]:
+    """A run on each; the Python of this environment is left out, because it runs all tests."""
     own = ".".join(map(str, sys.version_info[:3]))
     found = {version: python for version, python in interpreters() if version != own}
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool, tempfile.TemporaryDirectory() as folder:
-        runs = {
-            version: pool.submit(
-                passes_on, version, python, environ_of(number, Path(folder) / version)
-            )
-            for number, (version, python) in enumerate(found.items(), 1)
-        }
-        failed = [version for version, run in runs.items() if not run.result()]
-    print(
-        f"Tried beside {own}: {', '.join(found) or 'none'}. Failed: {', '.join(failed) or 'none'}."
-    )
-    return 1 if failed else 0
+    print(f"Beside {own}: {', '.join(found) or 'no other Python'}", flush=True)
+    return [
+        Run(f"Python {version}", partial(passes_on, version, python, next(environs)))
+        for version, python in found.items()
+    ]
 
 
 def interpreters() -> Iterator[tuple[str, Path]]:
@@ -80,7 +71,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (left if needs else kept).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,8 +6,9 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import psycopg
@@ -17,8 +18,15 @@ from tests.tools.folders import ROOT
 from tests.tools.variables import for_tests
 
 # More than the longest part takes on a machine with other work.
-LONGEST_SECONDS = 2400
+LONGEST_SECONDS = 3600
 ENDING_SECONDS = 60
+
+
+class Run(NamedTuple):
+    """A check or a part of the suite, and what runs it and returns whether it was well."""
+
+    name: str
+    passes: Callable[[], bool]
 
 
 def environ_of(number: int, folder: Path) -> dict[str, str]:
