@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from django.db.models import Exists
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceLimit:
@@ -54,13 +56,14 @@ class LoadCaller(Protocol):
 class Extensions:
     """Functions of the apps above.
 
-    ``claims_of`` returns None without a licensed client.
+    ``claims_of`` returns None without a licensed client; ``licensed`` is the condition of it, by the client's column.
     ``seats_of`` returns how many people of a client may be enabled, None for any number.
     ``unknown_apps`` returns the slugs that no app has.
     """
 
     load_caller: LoadCaller
     claims_of: Callable[[UUID], Claims | None]
+    licensed: Callable[[str], Exists]
     seats_of: Callable[[UUID], int | None]
     unknown_apps: Callable[[set[str]], set[str]]
 

@@ -6,6 +6,7 @@ from typing import Any, TypedDict, Unpack, cast
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 
 from accounts.audit import Actor, check_reason, reason_faults, record
 from accounts.models import AuditEvent, Client
@@ -37,6 +38,11 @@ def terms_of(licence: Licence) -> LicenceTerms:
     return cast(
         "LicenceTerms", {name: getattr(licence, name) for name in LicenceTerms.__annotations__}
     )
+
+
+def licensed(client: str) -> Exists:
+    """Returns the condition that the client in this column has a licence."""
+    return Exists(Licence.objects.filter(client=OuterRef(client)))
 
 
 def seats_of(client_id: UUID) -> int | None:

@@ -36,7 +36,7 @@ MAX_PASSWORD = 1024
 
 
 class InvalidCredentials(Problem):
-    """The one answer to an unknown email, a wrong password, a disabled user and a user without a client."""
+    """The one answer to an unknown email, a wrong password, and a user who is disabled or without a licensed client."""
 
     code = "invalid_credentials"
     status = 401
@@ -74,11 +74,12 @@ class Device:
 class Account(NamedTuple):
     """An email as it was typed, its user if there is one, and the limits that a failed sign-in counts against.
 
-    ``new_place``: no session of the user has the device, and none the network.
+    ``opens``: the user may sign in. ``new_place``: no session of the user has the device, and none the network.
     """
 
     email: str
     user: User | None
+    opens: bool
     limits: Limits
     new_place: bool
 
@@ -86,7 +87,9 @@ class Account(NamedTuple):
 def account_of(email: str, *, device: Device) -> Account:
     """Finds the user of an email. Known and unknown emails cost one query each, so that the time reveals nothing."""
     place = Place(device.fingerprint, device.address)
-    user: Any = User.objects.by_email(email).annotate(**place.known()).first()
+    known = {**place.known(), "licensed": extensions().licensed("client")}
+    user: Any = User.objects.by_email(email).annotate(**known).first()
+    opens = bool(user and user.is_active and user.licensed)
     limits = limits_of_sign_in(
         account=email_form(email),
         place=place,
@@ -97,7 +100,7 @@ def account_of(email: str, *, device: Device) -> Account:
     release_connection()
     # Nothing can be told of a place of which nothing is known.
     new_place = bool(user) and any(place) and not (user.at_device or user.at_network)
-    return Account(email.lower(), user, limits, new_place)
+    return Account(email.lower(), user, opens, limits, new_place)
 
 
 def sign_in(
@@ -143,8 +146,8 @@ def _sign_in(
     user = account.user
     outdated: list[str] = []
     right = check_password(password, user.password if user else NOBODYS_PASSWORD, outdated.append)
-    # Before the row is locked: all of them take the same time.
-    if not right or user is None or not user.is_active or user.client_id is None:
+    # Every refusal comes before the row is locked, so that all take the same time.
+    if not right or user is None or not account.opens:
         raise InvalidCredentials
     pair = _start_session(
         user, device=device, new_place=account.new_place, end_session=end_session, now=now

@@ -14,7 +14,7 @@ from config.composition.operation import acts
 from config.platform.edge import request_log
 from config.platform.runtime import serving
 from licensing.callers import claims_of, load_caller
-from licensing.licences import seats_of
+from licensing.licences import licensed, seats_of
 from llmproxy.calls import outbox
 from llmproxy.calls import watch as calls
 from releases.admin import version_tags
@@ -52,6 +52,7 @@ hooks.register(
     hooks.Extensions(
         load_caller=load_caller,
         claims_of=claims_of,
+        licensed=licensed,
         seats_of=seats_of,
         unknown_apps=lambda slugs: {*slugs} - set(MicroApp.objects.in_bulk(slugs)),
     )

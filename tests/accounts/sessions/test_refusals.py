@@ -1,5 +1,6 @@
 """Guessing shows in the console, and tells a guesser nothing."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from accounts.models import AuditEvent, Client, User
 from accounts.sessions.refusals import ACTION, record_refusal
 from accounts.sessions.sign_in import Device, InvalidCredentials, sign_in
 from accounts.worker import tasks
+from licensing.models import Licence
 from tests.conftest import PASSWORD, Browser
 from tests.races import race
 
@@ -52,14 +54,18 @@ def test_a_refusal_is_an_event_of_the_account(user: User, now: datetime) -> None
     assert event.at == now
 
 
-OPENS_NOTHING = {"disabled": {"is_active": False}, "without a client": {"client": None}}
+OPENS_NOTHING: dict[str, Callable[[], object]] = {
+    "disabled": lambda: User.objects.update(is_active=False),
+    "without a licence": lambda: Licence.objects.all().delete(),
+    "without a client": lambda: User.objects.update(client=None),
+}
 
 
 @pytest.mark.parametrize("case", OPENS_NOTHING)
 def test_a_right_password_that_opens_nothing_is_a_refusal_too(
     user: User, now: datetime, case: str
 ) -> None:
-    User.objects.update(**OPENS_NOTHING[case])
+    OPENS_NOTHING[case]()
     guess(user.email, now, PASSWORD)
     worked_off()
     assert len(events()) == 1
@@ -76,7 +82,8 @@ def test_no_refusal_asks_the_database_more_than_another(user: User, now: datetim
         "unknown": asked("nobody@acme.test", "a guess"),
     }
     for case, change in OPENS_NOTHING.items():
-        User.objects.update(**{"is_active": True, **change})
+        change()
+        User.objects.update(is_active=case != "disabled")
         numbers[case] = asked(user.email, PASSWORD)
     assert len(set(numbers.values())) == 1, numbers
 
