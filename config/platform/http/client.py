@@ -22,7 +22,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from config.platform.concurrency.greenlets import within
 
-# Connections pooled per server of a client for the process. More may be open; those are closed after use.
+# Connections that a client of the process pools per server. More may be open; those are closed after use.
 KEPT_CONNECTIONS = 4096
 # A connection that was idle for longer is not reused: servers and NAT devices drop idle connections, some silently, and
 # a request lost that way cannot safely be repeated. Several common servers close theirs after 5 s.
@@ -174,8 +174,7 @@ class Client(HTTPAdapter):
     """
 
     def __init__(self, *, ca_bundle: str | None = None, kept: int = KEPT_CONNECTIONS) -> None:
-        trusted = Path(ca_bundle or DEFAULT_CA_BUNDLE_PATH)
-        self._context = _trusting(trusted, trusted.stat().st_mtime_ns)
+        self._context = _trusting(ca_bundle or DEFAULT_CA_BUNDLE_PATH)
         # Pools by URL, of which a provider has one or two: urllib3's look-up takes 40 µs.
         self._pools: dict[str | None, Any] = {}
         super().__init__(pool_maxsize=kept, max_retries=0)
@@ -210,12 +209,18 @@ class Client(HTTPAdapter):
         """Does nothing: the shared context verifies, and the superclass would load all authorities per connection."""
 
 
-# Reading the public authorities takes 10 ms, and every exchange of its own needs them.
+def _trusting(bundle: str) -> ssl.SSLContext:
+    """Returns the TLS settings that trust the certificates of a file, as it is now, or of a folder."""
+    if Path(bundle).is_dir():
+        return ssl.create_default_context(capath=bundle)
+    found = Path(bundle).stat()
+    return _trusting_file(bundle, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+# Reading the public authorities takes 20 ms, and each `exchange_once` needs them.
 @lru_cache(maxsize=4)
-def _trusting(trusted: Path, changed_at: int) -> ssl.SSLContext:
-    """Returns the TLS settings that trust a bundle, as it was at this time."""
-    file, folder = (None, trusted) if trusted.is_dir() else (trusted, None)
-    return ssl.create_default_context(cafile=file, capath=folder)
+def _trusting_file(bundle: str, *version: int) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=bundle)
 
 
 def prepared(method: str, url: str, headers: Mapping[str, str], body: bytes) -> PreparedRequest:
