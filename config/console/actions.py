@@ -154,7 +154,7 @@ class Action(ABC):
 
     @abstractmethod
     def do(self, target: Any, *args: Any, **inputs: Any) -> Result | Preview | OneTimeResult:
-        """Calls the rule with the form's values, ``by`` and ``now``, or previews it. Raises the rule's problems."""
+        """Calls the rule with its inputs: the form's values, ``by`` and ``now``; or previews it. Raises its problem."""
 
 
 class BulkAction(Action):

@@ -14,9 +14,9 @@ from llmproxy.models import Route
 from usage.costs import Prices
 
 
-def _price(label: str, **inputs: Any) -> forms.DecimalField:
+def _price(label: str, **options: Any) -> forms.DecimalField:
     most = decimal(MOST)
-    return forms.DecimalField(label=label, min_value=0, max_value=most, decimal_places=6, **inputs)
+    return forms.DecimalField(label=label, min_value=0, max_value=most, decimal_places=6, **options)
 
 
 class PricesForm(ReasonForm):

@@ -31,8 +31,8 @@ class ChatCodec(Codec):
 class ChatTranslator(Translator):
     """The translator of one stream; ``include_usage``: its caller wants the usage before the end."""
 
-    def __init__(self, *, include_usage: bool, **inputs: Any) -> None:
-        super().__init__(**inputs)
+    def __init__(self, *, include_usage: bool, **options: Any) -> None:
+        super().__init__(**options)
         self._include_usage = include_usage
         self._finished = False
 

@@ -198,8 +198,8 @@ def test_a_column_written_by_the_previous_release_is_read(by: Actor, now: dateti
 def test_an_existing_all_is_named_by_check_and_in_the_console(
     settings: Settings, now: datetime
 ) -> None:
-    def told(**inputs: Any) -> list[str]:
-        return [each.msg for each in run_checks(**inputs) if each.id == "llmproxy.W001"]
+    def told(**options: Any) -> list[str]:
+        return [each.msg for each in run_checks(**options) if each.id == "llmproxy.W001"]
 
     assert told(databases=["default"]) == [each.warning for each in members(now)] == []
     Provider.objects.create(name="theirs", base_url="https://a.test/v1", members="all")

@@ -41,10 +41,10 @@ def _openai(settings: Any, db: None) -> None:
     Route.objects.all().delete()
 
 
-def route(named: str, *, at: str = Provider.DEFAULT, **inputs: Any) -> Route:
+def route(named: str, *, at: str = Provider.DEFAULT, **members: Any) -> Route:
     model, _ = LanguageModel.objects.get_or_create(name=named, provider_name=named)
     provider, _ = Provider.objects.get_or_create(name=at)
-    return Route.objects.create(model=model, provider=provider, provider_name=named, **inputs)
+    return Route.objects.create(model=model, provider=provider, provider_name=named, **members)
 
 
 def run(*options: str) -> list[str]:

@@ -36,14 +36,14 @@ def licence(service: Service, shell: Shell, tmp_path: Path) -> Callable[..., str
     service.manage("export_public_keys", "--output", str(tmp_path))
     shown = documented("licence.py")["shown"]
 
-    def shows(silent: float | None, **inputs: Any) -> str:
+    def shows(silent: float | None, **changes: Any) -> str:
         began = time.time()
         known = {
             "is_outdated": False,
             "keys": tmp_path,
             "base_url": service.url,
             "access": shell.access,
-            **inputs,
+            **changes,
         }
         last = known.pop("last", None) or shell.get("/v1/license/status").json()
         failing_since = None if silent is None else began
@@ -64,13 +64,13 @@ def test_offline_only_a_token_of_this_service_by_a_shipped_key_counts(
     licence: Any, shell: Shell, tmp_path: Path
 ) -> None:
     head, payload, _ = shell.access.split(".")
-    for given in (
+    for changes in (
         {"access": ""},
         {"access": f"{head}.{payload}.{JUNK}"},
         {"base_url": "https://another.example"},
         {"keys": tmp_path / "of-another-build"},
     ):
-        assert licence(61, **given) == "locked"
+        assert licence(61, **changes) == "locked"
 
 
 def test_a_suspension_locks_at_once_and_a_grace_ends_offline_too(

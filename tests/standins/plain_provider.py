@@ -90,8 +90,8 @@ class _LineParser(EventParser):
 
 
 class _Lines(_Words):
-    def __init__(self, last: str, **inputs: Any) -> None:
-        super().__init__(include_usage=False, **inputs)
+    def __init__(self, last: str, **options: Any) -> None:
+        super().__init__(include_usage=False, **options)
         self._last = last
 
     def _read(self, event: Event, data: bytes) -> Piece:

@@ -69,9 +69,11 @@ def policy(*statements: dict[str, object]) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": statements})
 
 
-def admin(root: Credentials, act: str, body: bytes, **inputs: str) -> bool:
+def admin(root: Credentials, act: str, body: bytes, **parameters: str) -> bool:
     """Returns whether the server knows this act of MinIO's; ends where it refuses it."""
-    query = "&".join(f"{name}={quote(value, safe='')}" for name, value in sorted(inputs.items()))
+    query = "&".join(
+        f"{name}={quote(value, safe='')}" for name, value in sorted(parameters.items())
+    )
     request = AWSRequest("PUT", f"{ADMIN}{act}?{query}", data=body)
     signer = SigV4Auth(root, "s3", "us-east-1")
     request.headers["X-Amz-Content-SHA256"] = signer.payload(request)

@@ -41,8 +41,8 @@ class _Block:
 class EventTranslator(ChatTranslator):
     """The translator of one stream. It skips events and blocks of unknown kinds."""
 
-    def __init__(self, **inputs: Any) -> None:
-        super().__init__(**inputs)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self._head: dict[str, Any] = {}
         self._report = Report()
         self._tools = 0

@@ -46,8 +46,8 @@ _STOP = {"type": "message_stop"}
 class MessageTranslator(Translator):
     """The translator of one stream. It skips events and blocks of unknown kinds."""
 
-    def __init__(self, **inputs: Any) -> None:
-        super().__init__(**inputs)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self._begun = False
         # The event with the stop reason, and the usage so far: as it is written, and as it is read.
         self._last: dict[str, Any] | None = None

@@ -36,8 +36,8 @@ _OTHER_FORMS = frozenset({"chat.completion", "text_completion"})
 class EventTranslator(ChatTranslator):
     """The translator of one stream."""
 
-    def __init__(self, **inputs: Any) -> None:
-        super().__init__(**inputs)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self._name = {} if self._called is None else {"model": self._called}
         # The last chunk, and the last usage of any chunk with what it reports.
         self._chunk: dict[str, Any] = {}

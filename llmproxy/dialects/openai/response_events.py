@@ -59,8 +59,8 @@ _TEXTS = ("text", "refusal", "arguments", "input", "diff")
 class ResponseTranslator(Translator):
     """The translator of one stream."""
 
-    def __init__(self, **inputs: Any) -> None:
-        super().__init__(**inputs)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         # The last response that was shown, the number of the last event, and the event that is held back.
         self._response: dict[str, Any] = {}
         self._number = -1
