@@ -1,1 +1,1 @@
-"""Checks of `make test`, `make test-full` and `make test-wire`, beside servers of ``python -m tests.tools with``."""
+"""Checks of `make test` and of its kin (test-full, test-wire, test-pythons, test-rest), beside servers."""

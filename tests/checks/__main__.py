@@ -1,4 +1,4 @@
-"""Checks and tests of some kinds: ``python -m tests.checks [KIND...]`` beside servers; of `make test`, without a kind.
+"""Runs checks and tests by kind: ``python -m tests.checks [KIND...]`` beside servers; by default those of `make test`.
 
 The kinds are ``short``, ``full``, ``wire`` and ``pythons``. All of a kind run, also after one has failed; the exit
 code is 0 if all succeeded. Parts share the servers: each has a database, a number in Redis, secrets and a folder of
@@ -100,11 +100,11 @@ TIMED = "wall_time"
 
 
 class Kind(NamedTuple):
-    """Parts of the suite, the expression of their markers, the marker that their files name, and checks beside them."""
+    """Parts of the suite, the expression that selects their tests, the marker of these, and checks beside them."""
 
     parts: Mapping[str, tuple[str, ...]]
-    marked: str
-    named: str | None = None
+    expression: str
+    marker: str | None = None
     checks: Mapping[str, list[str]] = MappingProxyType({})
 
 
@@ -139,8 +139,8 @@ def main(arguments: list[str]) -> int:
             [*ordered, *checks], SIDE_BY_SIDE if wanted == ["short"] else LONG_SIDE_BY_SIDE
         )
         if kinds:
-            marked = " or ".join(f"({kind.marked})" for kind in kinds)
-            times = [*_pytest(TIMED), "-m", f"{TIMED} and ({marked})", "tests"]
+            of_any = " or ".join(f"({kind.expression})" for kind in kinds)
+            times = [*_pytest(TIMED), "-m", f"{TIMED} and ({of_any})", "tests"]
             failed += _failed([_part("times", times, next(environs))], 1)
     print(
         f"FAILED: {', '.join(failed)}" if failed else "All checks and tests are well.", flush=True
@@ -149,7 +149,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parts(kind: Kind, environs: Iterator[dict[str, str]]) -> list[Run]:
-    pytest = [*_pytest(kind.named), "-m", f"{kind.marked} and not {TIMED}"]
+    pytest = [*_pytest(kind.marker), "-m", f"{kind.expression} and not {TIMED}"]
     return [
         _part(name, [*pytest, *selected], next(environs)) for name, selected in kind.parts.items()
     ]
@@ -159,8 +159,8 @@ def _part(name: str, command: list[str], environ: Mapping[str, str]) -> Run:
     return Run(f"tests: {name}", partial(passes, name, command, environ, has_report=True))
 
 
-def _pytest(named: str | None) -> list[str]:
-    return [*PYTEST, "--naming", named] if named else PYTEST
+def _pytest(marker: str | None) -> list[str]:
+    return [*PYTEST, "--naming", marker] if marker else PYTEST
 
 
 def _checks(kind: Kind) -> list[Run]:
@@ -172,7 +172,7 @@ def _checks(kind: Kind) -> list[Run]:
 
 
 def _failed(runs: Iterable[Run], side_by_side: int) -> list[str]:
-    """Makes runs, some of them at once; the names of those that failed."""
+    """Runs checks and parts, so many at once; returns the names of those that failed."""
     with ThreadPoolExecutor(side_by_side) as pool:
         begun = [(run.name, pool.submit(run.passes)) for run in runs]
         return [name for name, run in begun if not run.result()]

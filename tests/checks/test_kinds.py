@@ -1,4 +1,4 @@
-"""Which tests a kind runs: none is left out by a wrong word or by a marker that its file does not name."""
+"""The tests of a kind: none is left out by a wrong word or by a marker that its file does not name."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ def test_an_unknown_kind_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("test_a.py", "@pytest.mark.wire\ndef test_a(): ...", None),
         ("test_a.py", "@pytest.mark.full\ndef test_a(): ...", True),
-        ("conftest", "", None),
+        ("folder", "", None),
     ],
 )
 def test_a_file_without_the_marker_is_left_out(

@@ -37,8 +37,10 @@ pytestmark = pytest.mark.django_db
 
 NEW = Version.parse("1.1.0")
 NAMES = [f"shell-{number}" for number in range(1000)]
-# One for each place among a hundred.
-SHELLS = list({place_of(name, NEW): name for name in NAMES}.values())
+# One shell for each of the hundred places, in their order.
+SHELLS = sorted(
+    {place_of(name, NEW): name for name in NAMES}.values(), key=lambda name: place_of(name, NEW)
+)
 
 
 def offered(install_id: str | None, current: str | None = None) -> str | None:
@@ -210,8 +212,9 @@ def test_a_platform_that_the_release_lacks_keeps_the_one_before(pipeline: Pipeli
 def test_the_first_release_of_a_channel_may_begin_with_a_share(pipeline: Pipeline) -> None:
     pipeline.publish(pipeline.release("1.1.0"), share=50)
     assert pipeline.nothing_stored()
-    # They have an older one: whom nothing is offered, a channel without a release for all would have to refuse.
+    # With an installed version, because a shell that is offered nothing gets 404 otherwise.
     assert sum(offered(each, "1.0.0") == "1.1.0" for each in SHELLS) == 50
+    assert offered(SHELLS[49]) == "1.1.0"
     assert offered(None, "1.0.0") is None
     problem(ask("ch=stable&os=darwin"), 404, "not_found")
 

@@ -11,7 +11,7 @@ import redis
 
 from tests.tools.children import Child, Program
 
-OPTIONS = "--port 0 --unixsocketperm 700 --save  --appendonly no --daemonize no"
+OPTIONS = "--port 0 --unixsocketperm 700 --databases 64 --save  --appendonly no --daemonize no"
 OPTIONS += " --maxmemory 128mb --maxmemory-policy volatile-ttl"
 
 
