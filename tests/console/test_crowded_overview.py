@@ -157,6 +157,18 @@ def test_each_item_begins_with_what_is_wrong_in_bold_and_fits_its_row(
         assert line.act is None or len(line.act[0]) <= 13, line.act
 
 
+def test_each_alert_has_a_notice_with_a_subject_and_mostly_a_text(
+    worst_day: World, now: datetime
+) -> None:
+    alerts = [item for item in items(now=now) if item.is_alert]
+    assert {item.kind.name for item in alerts} == {kind.name for kind in kinds if kind.alert}
+    for item in alerts:
+        subject, text = item.notice()
+        assert subject, item
+        # The rule that mails of it has the text.
+        assert text or item.is_mailed_by_rule, item
+
+
 def test_at_least_half_of_the_items_name_the_people_affected(bad_day: World, now: datetime) -> None:
     found = items(now=now)
     named = [item for item in found if item.affected]
