@@ -19,6 +19,7 @@ MINORS = ("3.11", "3.12", "3.13")
 PLACES = ("/usr/bin", "/usr/local/bin", *os.environ.get("PATH", "").split(os.pathsep))
 VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 ROWS = {"db", "transactional_db", "django_db_setup"}
+SELECTED = "not wire and not full and not wall_time"
 # Tests of servers, pages, tools, storage, packages and this repository's text do not depend on the Python.
 APART = (
     *("served", "console", "local", "bench", "composition", "standins", "supply", "test_*.py"),
@@ -60,13 +61,7 @@ def passes_on(version: str, python: Path, environ: Mapping[str, str]) -> bool:
         return False
     tests = [
         *(str(venv / "bin" / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-        *(
-            "-p",
-            "tests.checks.interpreters",
-            "-m",
-            "not wire and not full and not wall_time",
-            "tests",
-        ),
+        *("-p", "tests.checks.interpreters", "-m", SELECTED, "tests"),
         *(f"--ignore-glob=tests/{name}" for name in APART),
     ]
     return passes(f"Python {version}: tests", tests, environ)
